@@ -6,17 +6,12 @@ The plain loop certifies like the published code (`published.py`): one image at 
 noisy copies (ResNet-50: 400, on a CPU 16), predictions copied to the host and counted there.
 """
 
-import argparse
-import json
-import statistics
-import time
-from pathlib import Path
-
 import torch
-from published import certify_counts, published_lenet
+from measuring import make_parser, print_header, speed, write_json
+from published import as_published, certify_counts
 
 import smoothcert
-from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.runtime.environment import choose_device
 
 SHAPES = {
     "lenet": (1, 28, 28),
@@ -29,35 +24,22 @@ CPU_FORMS = ("plain fp32", "folded fp32")
 GPU_FORMS = ("plain fp32", "folded fp32", "folded bf16", "compiled bf16")
 
 
-def speed(count, samples, seconds):
-    """Call `count(samples)` until the time is up; return the median samples per second and the number of calls."""
-    count(samples)
-    rates, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(rates) < 3:
-        started = time.perf_counter()
-        count(samples)
-        rates.append(samples / (time.perf_counter() - started))
-    return statistics.median(rates), len(rates)
-
-
 def measure(name, device, seconds):
     torch.manual_seed(0)
     model = smoothcert.create_model(name).to(device).eval()
-    # Published networks use PyTorch's default memory layout, and separate layers in LeNet.
-    plain = smoothcert.create_model(name).to(device).eval().to(memory_format=torch.contiguous_format)
-    plain = published_lenet(plain) if name == "lenet" else plain
+    plain = as_published(smoothcert.create_model(name).to(device).eval())
     image = torch.rand(SHAPES[name], device=device)
     on_cpu = device.type == "cpu"
     batch = 1000 if name != "resnet50" else 16 if on_cpu else 400
     samples = batch * (1 if on_cpu else 10 if name == "resnet50" else 40)
-    published, repeats = speed(lambda n: certify_counts(plain, image, SIGMA, n, batch), samples, seconds)
+    published, repeats = speed(lambda n: certify_counts(plain, image, SIGMA, n, batch), samples, seconds, device)
     row = {"network": name, "plain loop": published, "repeats": repeats}
     for label in CPU_FORMS if on_cpu else GPU_FORMS:
         form, precision = label.split()
         smoothed = smoothcert.SmoothedClassifier(model, SIGMA, model.num_classes, form=form, precision=precision)
         micro_batch = smoothed.micro_batch_for(image.shape, device)
         ours = micro_batch * max(1, samples // micro_batch)
-        row[label], row["repeats"] = speed(lambda n, s=smoothed: s.counts(image, n), ours, seconds)
+        row[label], row["repeats"] = speed(lambda n, s=smoothed: s.counts(image, n), ours, seconds, device)
     if not on_cpu:  # the last form is the one that large jobs use
         torch.cuda.reset_peak_memory_stats()
         smoothed.counts(image, 100_100)
@@ -66,15 +48,11 @@ def measure(name, device, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto")
+    parser = make_parser(__doc__, seconds=3.0)
     parser.add_argument("--networks", nargs="+", default=list(SHAPES))
-    parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
-    about = describe_environment(device)
-    print(f"{about['device']}, {about['threads']} threads, torch {about['versions']['torch']}, {about['started']}")
+    about = print_header(device, f"{torch.get_num_threads()} threads")
     rows = []
     for name in args.networks:
         row = measure(name, device, args.seconds)
@@ -83,8 +61,7 @@ def main():
         text = ", ".join(f"{key} {value:,.0f} ({value / row['plain loop']:.2f}x)" for key, value in ours.items())
         text += f", {row['memory'] / 2**30:.2f} GiB" if "memory" in row else ""
         print(f"{name:16} samples/s: plain loop {row['plain loop']:,.0f}, {text}", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
+    write_json(args.json, {"about": about, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -41,13 +41,12 @@ def voting(network):
 def published(network):
     """Return a function that runs the published loop at its fastest batch size, and the number of votes."""
     import torch
-    from published import certify_counts, published_lenet
+    from published import as_published, certify_counts
 
     import smoothcert
 
     torch.manual_seed(0)
-    model, image = smoothcert.create_model(network).eval(), torch.rand(NETWORKS[network][0])
-    model = published_lenet(model) if network == "lenet" else model.to(memory_format=torch.contiguous_format)
+    model, image = as_published(smoothcert.create_model(network).eval()), torch.rand(NETWORKS[network][0])
     rates = {batch: rate(lambda b=batch: certify_counts(model, image, SIGMA, b, b), batch, 0.3) for batch in BATCHES}
     batch = max(rates, key=rates.get)
     return lambda: certify_counts(model, image, SIGMA, batch, batch), batch
@@ -216,7 +215,7 @@ def main():
     print_table(settings, args.loads)
     print_ratios(settings, args.loads)
     if args.json:
-        rows = [{**{k: v for k, v in vars(each).items() if k != "process"}} for each in settings]
+        rows = [{key: value for key, value in vars(each).items() if key != "process"} for each in settings]
         args.json.write_text(json.dumps(rows, indent=2) + "\n")
     for each in settings:
         each.process.kill()

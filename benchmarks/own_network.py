@@ -9,22 +9,19 @@ trained on CIFAR-10 and certified. With few label samples and a teacher trained 
 about a minute on a GPU; the accuracy after such a short training means nothing.
 """
 
-import argparse
 import itertools
-import json
 import tempfile
 import time
-from pathlib import Path
 
 import torch
+from measuring import make_parser, print_header, timed, write_json
 from published import CatRsStep
-from targets import timed
 from torch import nn
 from torch.nn import functional as F
 
 import smoothcert
 from smoothcert.models import build_model
-from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.runtime.environment import choose_device
 from smoothcert.training.batches import ResidentData
 from smoothcert.training.compute import method_of
 from smoothcert.training.graph_stepper import GraphStepper
@@ -176,8 +173,7 @@ def train_and_certify(factory, config, data, test, device, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto")
+    parser = make_parser(__doc__, seconds=3.0)
     parser.add_argument("--data", default="cifar10")
     parser.add_argument("--images", type=int, default=10_000, help="training images (default: the first 10,000)")
     parser.add_argument("--epochs", type=int, default=3)
@@ -187,13 +183,10 @@ def main():
     parser.add_argument("--n", type=int, default=1000, help="noise samples per certified image")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--compile", action="store_true", help="also measure compiled steps, and train with them")
-    parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
     parser.add_argument("--width", type=int, default=64, help="channels of the first stage; use fewer on a CPU")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
-    about = describe_environment(device)
-    print(f"{about['device']}, torch {about['versions']['torch']}, {args.precision}, {about['started']}", flush=True)
+    about = print_header(device, args.precision)
     data, test = (smoothcert.load_dataset(args.data, split) for split in ("train", "test"))
     data, test = data[: args.images], test[: max(args.certify, args.images // 10)]
 
@@ -206,8 +199,7 @@ def main():
     )  # fmt: skip
     steps = measure_steps(Steps(resnet18, config, data, device, args.precision), args.compile, args.seconds)
     figures = train_and_certify(resnet18, config, data, test, device, args)
-    if args.json:
-        args.json.write_text(json.dumps({"about": about, "ms per step": steps, **figures}, indent=2) + "\n")
+    write_json(args.json, {"about": about, "ms per step": steps, **figures})
 
 
 if __name__ == "__main__":

@@ -85,11 +85,13 @@ class CatRsStep:
         return loss.item(), sum((part.argmax(1) == y).sum().item() for part in worst)
 
 
-def published_lenet(model):
-    """Return a LeNet as published: PyTorch's default memory layout, separate convolution and pooling."""
-    net = model.to(memory_format=torch.contiguous_format).network
-    pooled = (net.conv1, nn.ReLU(), nn.MaxPool2d(2), net.conv2, nn.ReLU(), nn.MaxPool2d(2))
-    model.network = nn.Sequential(*pooled, nn.Flatten(), net.fc1, nn.ReLU(), net.fc2)
+def as_published(model):
+    """Return a network as published: PyTorch's default memory layout and, in a LeNet, separate layers."""
+    model = model.to(memory_format=torch.contiguous_format)
+    if model.architecture == "lenet":
+        net = model.network
+        pooled = (net.conv1, nn.ReLU(), nn.MaxPool2d(2), net.conv2, nn.ReLU(), nn.MaxPool2d(2))
+        model.network = nn.Sequential(*pooled, nn.Flatten(), net.fc1, nn.ReLU(), net.fc2)
     return model
 
 
@@ -105,7 +107,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     if args.task == "certify":
-        model = published_lenet(smoothcert.load_pretrained("mnist-catrs-0.50").model.to(args.device))
+        model = as_published(smoothcert.load_pretrained("mnist-catrs-0.50").model.to(args.device))
         data = smoothcert.load_dataset(args.data, "test")
         for index in range(0, len(data), args.skip):
             image = data.floats([index], args.device)[0]
@@ -114,7 +116,7 @@ def main():
         return
     data = smoothcert.load_dataset(args.data, "train")
     soft = torch.softmax(torch.randn(len(data), 10), dim=1)
-    step = CatRsStep(published_lenet(smoothcert.create_model("lenet")).to(args.device).train(), 0.5)
+    step = CatRsStep(as_published(smoothcert.create_model("lenet")).to(args.device).train(), 0.5)
     for _ in range(args.epochs):
         for chosen in torch.randperm(len(data)).split(64):
             x, y = data.floats(chosen, args.device), data.labels[chosen].to(args.device)

@@ -6,12 +6,10 @@
 Images are random and in memory; decode.py measures decoding.
 """
 
-import argparse
-import json
 import time
-from pathlib import Path
 
 import torch
+from measuring import make_parser, speed, write_json
 
 import smoothcert
 from smoothcert.distributed.ranks import join, leave
@@ -73,25 +71,18 @@ def voting(device, seconds):
     form, precision = choose_deployment(model, SHAPE, 500 * 100_000)
     smoothed = smoothcert.SmoothedClassifier(model, 1.0, 1000, form=form, precision=precision)
     image = torch.rand(SHAPE, device=device)
-    few = 2 * smoothed.micro_batch_for(SHAPE, device)
-    smoothed.counts(image, few)
-    began, votes = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        smoothed.counts(image, few)
-        votes += few
-    return votes / (time.perf_counter() - began), f"{form}, {precision}"
+    rate, _ = speed(lambda n: smoothed.counts(image, n), 2 * smoothed.micro_batch_for(SHAPE, device), seconds, device)
+    return rate, f"{form}, {precision}"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto")
+    parser = make_parser(__doc__)
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--batch", type=int, help="images in a mini-batch (default: the recipe's)")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--steps", type=int, default=30, help="timed steps per recipe")
     parser.add_argument("--seconds", type=float, default=10.0, help="time spent on voting")
     parser.add_argument("--recipes", nargs="*", default=smoothcert.list_recipes("imagenet-*"))
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     ranks, device = join(), choose_device(args.device)
     ranks.connect(device)
@@ -102,11 +93,10 @@ def main():
         rows.append({"recipe": name, "images": images, "seconds": seconds, "gibibytes": memory})
         if ranks.first:
             print(f"{name:28} {images:4} images per step: {1 / seconds:.3g} steps/s, {memory:.1f} GiB", flush=True)
-    speed, form = voting(device, args.seconds)
+    rate, form = voting(device, args.seconds)
     if ranks.first:
-        print(f"certification ({form}): {speed:,.0f} noise samples/s in each of {ranks.size} processes")
-        if args.json:
-            args.json.write_text(json.dumps({**about, "steps": rows, "votes": speed, "form": form}, indent=2) + "\n")
+        print(f"certification ({form}): {rate:,.0f} noise samples/s in each of {ranks.size} processes")
+        write_json(args.json, {**about, "steps": rows, "votes": rate, "form": form})
     leave()
 
 

@@ -57,10 +57,10 @@ def simulate(rule, probabilities, right, sigma, generator):
     return *(np.where(failure <= 0.5, noise.radius(failure), -1.0) for failure in failures), samples
 
 
-def table_row(folder, sigma, skip_wrong, draws=3):
+def table_row(folder, sigma, skip_wrong):
     results, sigma = read_results(folder / f"cat-rs-{sigma}.tsv"), float(sigma)
     rule, tables, fixed, samples = TableStop(skip_wrong=skip_wrong, radii=GRID), [], [], []
-    for draw in range(draws):
+    for draw in range(3):
         generator = np.random.default_rng(draw)
         probabilities = confidences(results, sigma, generator)
         ours, all_votes, taken = simulate(rule, probabilities, results.correct, sigma, generator)

@@ -7,14 +7,13 @@ certification takes less than 1.5 times as long as ordinary certification. (With
 uses `pinned`.)
 """
 
-import argparse
-import json
 import time
-from pathlib import Path
+
+from measuring import make_parser, print_header, write_json
 
 import smoothcert
 from smoothcert.certification.dataset import certify_sequentially
-from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.runtime.environment import choose_device
 from smoothcert.statistics.integer_noise import grid_noise
 from smoothcert.statistics.metrics import radius_grid
 from smoothcert.statistics.stopping import TableStop
@@ -29,8 +28,7 @@ def timed(certify, **options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto")
+    parser = make_parser(__doc__)
     parser.add_argument("--pretrained", default="mnist-catrs-0.50")
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--skip", type=int, default=20)
@@ -38,7 +36,6 @@ def main():
     parser.add_argument("--precision", help="default: bf16 on a GPU, otherwise fp32")
     parser.add_argument("--form", default="folded", help="with `compiled`, the sound run uses `pinned`")
     parser.add_argument("--micro-batch", type=int, help="noisy inputs per forward pass")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     checkpoint = smoothcert.load_pretrained(args.pretrained)
@@ -54,8 +51,7 @@ def main():
     for classifier in (ordinary, sound):
         classifier.certify(data.floats([0], device), n=10_000)
     options = {"data": data, "n": args.n, "indices": smoothcert.select(len(data), args.skip)}
-    about = describe_environment(device)
-    print(f"{about['device']}, torch {about['versions']['torch']}, {precision}, {len(options['indices'])} images")
+    about = print_header(device, precision, f"{len(options['indices'])} images")
     seconds, samples = timed(smoothcert.certify_dataset, classifier=ordinary, **options)
     rows = [{"mode": "fixed", "seconds": seconds, "samples": samples}]
     print(f"{'fixed':20} {samples:15,} samples {seconds:8.2f} s", flush=True)
@@ -70,8 +66,7 @@ def main():
     took, _ = timed(smoothcert.certify_dataset, classifier=sound, **options)
     rows.append({"mode": "sound", "seconds": took, "samples": samples, "cost": took / seconds})
     print(f"{'sound':20} {samples:15,} samples {took:8.2f} s: {took / seconds:.2f}x the ordinary time (below 1.5x)")
-    if args.json:
-        args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
+    write_json(args.json, {"about": about, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -8,23 +8,19 @@ LeNet's steps), the reference eager in float32. On a CPU, only LeNet's certifica
 up; warm-up, with compilation, is timed separately.
 """
 
-import argparse
 import itertools
-import json
-import statistics
 import time
-from pathlib import Path
 
 import torch
 from certify import SHAPES, SIGMA
-from published import CatRsStep, certify_counts, published_lenet
+from measuring import make_parser, print_header, timed, write_json
+from published import CatRsStep, as_published, certify_counts
+from train_step import make_stepper, random_data
 
 import smoothcert
 from smoothcert.methods import create_method
-from smoothcert.runtime.environment import choose_device, describe_environment
-from smoothcert.training.batches import ResidentData
-from smoothcert.training.graph_stepper import GraphStepper
-from smoothcert.training.stepper import Stepper, new_stream
+from smoothcert.runtime.environment import choose_device
+from smoothcert.training.stepper import new_stream
 
 TARGETS = {
     ("step", "lenet"): 10,
@@ -42,16 +38,12 @@ CPU_BATCHES = (64, 256, 400, 1000)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto")
+    parser = make_parser(__doc__, seconds=3.0)
     parser.add_argument("--networks", nargs="+", default=list(SHAPES))
     parser.add_argument("--kinds", nargs="+", default=["step", "certify", "eight runs"])
-    parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
-    about = describe_environment(device)
-    print(f"{about['device']}, torch {about['versions']['torch']}, {about['started']}", flush=True)
+    about = print_header(device)
     rows = []
     for (kind, network), target in (CPU_TARGETS if device.type == "cpu" else TARGETS).items():
         if network in args.networks and kind in args.kinds:
@@ -59,26 +51,13 @@ def main():
             rows.append({"kind": kind, "network": network, "target": target, **measured})
             text = f"{measured['ratio']:6.2f}x of {target}x  {measured['text']}, {measured['warm_up']:.0f} s to warm up"
             print(f"{kind:12} {network:16} {text}", flush=True)
-            if args.json:
-                args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
-
-
-def timed(work, seconds, device):
-    """Call `work` until the time is up; return the median seconds per call and the number of calls."""
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 3:
-        started = time.perf_counter()
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times), len(times)
+            write_json(args.json, {"about": about, "rows": rows})
 
 
 def measure_step(network, device, seconds):
     """Compare a published CAT-RS step with ours: compiled, in TF32 for LeNet and bfloat16 for ResNets."""
     data, size = _data(network, device), 64
-    published = CatRsStep(_published(network, device).train(), SIGMA)
+    published = CatRsStep(as_published(smoothcert.create_model(network).to(device).train()), SIGMA)
     x, y, soft = data.images[:size].float() / 255, data.labels[:size], data.soft[:size]
     for _ in range(3):
         published.step(x, y, soft)
@@ -104,7 +83,7 @@ def measure_step(network, device, seconds):
 def measure_certify(network, device, seconds):
     """Compare the published loop, at its best batch size, with ours in the form that large jobs use."""
     image = torch.rand(SHAPES[network], device=device)
-    plain, rates = _published(network, device).eval(), []
+    plain, rates = as_published(smoothcert.create_model(network).to(device).eval()), []
     for batch in CPU_BATCHES if device.type == "cpu" else BATCHES.get(network, (400, 1000)):
         samples = batch if device.type == "cpu" else 10 * batch
         certify_counts(plain, image, SIGMA, samples, batch)
@@ -151,31 +130,14 @@ def measure_eight(network, device, seconds, runs=8):
 MEASURE = {"step": measure_step, "certify": measure_certify, "eight runs": measure_eight}
 
 
-def _data(network, device, images=4096):
-    shape, place = SHAPES[network], {"device": device}
-    pixels = torch.randint(256, (images, *shape), dtype=torch.uint8, **place)
-    soft = torch.softmax(torch.randn(images, 10, **place), dim=1)
-    return ResidentData(
-        pixels, torch.randint(10, (images,), **place), soft, "none" if network == "lenet" else "crop-flip"
-    )
-
-
-def _published(network, device):
-    """Return a network as published."""
-    torch.manual_seed(0)
-    model = smoothcert.create_model(network).to(device)
-    return published_lenet(model) if network == "lenet" else model.to(memory_format=torch.contiguous_format)
+def _data(network, device):
+    return random_data(network, device, "none" if network == "lenet" else "crop-flip")
 
 
 def _stepper(network, device, data, seed=0):
-    torch.manual_seed(seed)
-    model, on_gpu = smoothcert.create_model(network).to(device).train(), device.type == "cuda"
-    rate = torch.tensor(0.01, device=device) if on_gpu else 0.01
-    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=1e-4, fused=on_gpu)
-    method = create_method("catrs", SIGMA, {})
+    on_gpu = device.type == "cuda"
     precision = "fp32" if not on_gpu else "tf32" if network == "lenet" else "bf16"
-    kind = GraphStepper if on_gpu else Stepper
-    stepper = kind(model, method, optimizer, data, seed=seed, precision=precision)
+    stepper = make_stepper(network, create_method("catrs", SIGMA, {}), data, precision, seed)
     if on_gpu:
         stepper.compile(64)
     return stepper

@@ -8,18 +8,14 @@ device it is replayed as a graph. Images are random. `--together` trains several
 the time is then divided by the total number of steps of all runs.
 """
 
-import argparse
 import itertools
-import json
-import statistics
-import time
-from pathlib import Path
 
 import torch
+from measuring import make_parser, print_header, timed, write_json
 
 import smoothcert
 from smoothcert.methods import METHODS, create_method
-from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.runtime.environment import choose_device
 from smoothcert.training.batches import ResidentData
 from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.stepper import Stepper, new_stream
@@ -33,37 +29,34 @@ NETWORKS = {
 
 def measure(name, network, device, precision, seconds, together=1):
     """Return the median milliseconds per step, the images per step, and the number of timed steps."""
-    group, shape = NETWORKS[network]
-    config = smoothcert.load_recipe(f"{group}-{name}-0.50")
+    config = smoothcert.load_recipe(f"{NETWORKS[network][0]}-{name}-0.50")
     method = create_method(name, config.sigma, config.options)
-    torch.manual_seed(0)
-    images = torch.randint(256, (4096, *shape), dtype=torch.uint8, device=device)
-    labels = torch.randint(10, (4096,), device=device)
-    soft = torch.softmax(torch.randn(4096, 10, device=device), dim=1)
-    data = ResidentData(images, labels, soft, config.augmentation)
+    data = random_data(network, device, config.augmentation)
     lanes = [(make_stepper(network, method, data, precision, seed), new_stream(device)) for seed in range(together)]
-    size, on_gpu = config.batch // method.split, device.type == "cuda"
+    size, counter = config.batch // method.split, itertools.count()
     indices = torch.arange(size, device=device)
 
-    def rounds(count, start):
-        for step in range(start, start + count):
+    def take_steps(count):
+        for step in itertools.islice(counter, count):
             for stepper, stream in lanes:
                 with torch.cuda.stream(stream):
                     stepper.set_position(20, step, 0.01)
                     stepper.take_step((indices,), size)
-        if on_gpu:
-            torch.cuda.synchronize()
 
-    step = 5 if on_gpu else 1  # a graph is captured after a few steps
-    rounds(step, 0)
-    block, fewest = (20, 3) if on_gpu else (1, 1)
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < fewest:
-        started = time.perf_counter()
-        rounds(block, step)
-        times.append((time.perf_counter() - started) / (block * together))
-        step += block
-    return 1000 * statistics.median(times), size, len(times) * block * together
+    # A graph is captured after a few steps.
+    warm_up, block, fewest = (5, 20, 3) if device.type == "cuda" else (1, 1, 1)
+    take_steps(warm_up)
+    median, rounds = timed(lambda: take_steps(block), seconds, device, fewest)
+    return 1000 * median / (block * together), size, rounds * block * together
+
+
+def random_data(network, device, augmentation):
+    """Return random images in memory, with labels and soft labels."""
+    torch.manual_seed(0)
+    images = 4096
+    pixels = torch.randint(256, (images, *NETWORKS[network][1]), dtype=torch.uint8, device=device)
+    labels = torch.randint(10, (images,), device=device)
+    return ResidentData(pixels, labels, torch.softmax(torch.randn(images, 10, device=device), dim=1), augmentation)
 
 
 def make_stepper(network, method, data, precision, seed):
@@ -78,20 +71,16 @@ def make_stepper(network, method, data, precision, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto")
+    parser = make_parser(__doc__, seconds=3.0)
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--precision", default="fp32")
     parser.add_argument(
         "--together", nargs="+", type=int, default=[1], help="numbers of runs to train at once (default: 1)"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
-    about = describe_environment(device)
-    print(f"{about['device']}, torch {about['versions']['torch']}, {args.precision}, {about['started']}")
+    about = print_header(device, args.precision)
     rows = []
     for network, name, together in itertools.product(args.networks, args.methods, args.together):
         milliseconds, images, repeats = measure(name, network, device, args.precision, args.seconds, together)
@@ -99,8 +88,7 @@ def main():
         rows.append({**row, "steps": repeats})
         runs = f", {together} runs together" if together > 1 else ""
         print(f"{network:16} {name:22} {milliseconds:9.3f} ms per step of {images} images{runs}", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps({"about": about, "precision": args.precision, "rows": rows}, indent=2) + "\n")
+    write_json(args.json, {"about": about, "precision": args.precision, "rows": rows})
 
 
 if __name__ == "__main__":

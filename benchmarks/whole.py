@@ -6,16 +6,16 @@ Each is compared with a script that works like the published code (`published.py
 imports, loading data, GPU initialization and compilation are included. Computing soft labels is excluded on both sides.
 """
 
-import argparse
-import json
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from measuring import make_parser, print_header, write_json
+
 import smoothcert
-from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.runtime.environment import choose_device
 
 HERE = Path(__file__).parent
 RUN = "mnist-catrs-0.50"
@@ -51,23 +51,19 @@ def train(place, args, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto")
+    parser = make_parser(__doc__)
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--n", type=int, default=100_000, help="noise samples per image (default: 100,000)")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
-    about, rows = describe_environment(device), []
-    print(f"{about['device']}, torch {about['versions']['torch']}, {about['started']}", flush=True)
+    about, rows = print_header(device), []
     for what, measure in (("certify 100 images", certify), ("train one epoch", train)):
         with tempfile.TemporaryDirectory() as folder:
             before, ours = measure(device.type, args, Path(folder))
         rows.append({"what": what, "published": before, "ours": ours, "ratio": before / ours[-1]})
         text = f"{before:.1f} s as published, ours {ours[0]:.1f} s, again {ours[-1]:.1f} s"
         print(f"{what:20} {before / ours[-1]:6.2f}x: {text}", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
+    write_json(args.json, {"about": about, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -3,16 +3,11 @@
 python scripts/docs_pictures.py [FOLDER]
 """
 
-import sys
 from pathlib import Path
-
-import matplotlib
-from picture_style import PAGES, picture_style
-
-matplotlib.use("svg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from picture_style import save_pictures
 from scipy.ndimage import gaussian_filter
 from scipy.special import ndtri
 
@@ -25,16 +20,6 @@ ROOT = Path(__file__).parent.parent
 ORANGE, GREEN = "#E69F00", "#009E73"
 BLUES = {"": "#0072B2", "-dark": "#56B4E9"}
 SIGMA, POINT, SIDE, STEP = 0.4, (0.15, 0.1), 2.0, 0.01
-
-
-def main(folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, (_, ink, _) in PAGES.items():
-        with plt.rc_context(picture_style(suffix)):
-            for draw in (smoothing, votes, certificate, curve):
-                figure = draw(ink, BLUES[suffix])
-                figure.savefig(folder / f"idea-{draw.__name__}{suffix}.svg", metadata={"Date": None})
-                plt.close(figure)
 
 
 def smoothing(ink, blue):
@@ -137,4 +122,5 @@ def curve(ink, blue):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images")
+    for draw in (smoothing, votes, certificate, curve):
+        save_pictures(f"idea-{draw.__name__}", lambda suffix, ink, draw=draw: draw(ink, BLUES[suffix]))

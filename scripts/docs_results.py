@@ -3,16 +3,11 @@
 python scripts/docs_results.py [FOLDER]
 """
 
-import sys
 from pathlib import Path
-
-import matplotlib
-from picture_style import PAGES, picture_style
-
-matplotlib.use("svg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from picture_style import save_pictures
 
 from kept.comparison import CLOSE, as_printed
 from kept.coverage import in_paper
@@ -28,16 +23,6 @@ from smoothcert.training.recipes import paper_tables
 
 ROOT = Path(__file__).parent.parent
 COLORS = {"": LIGHT, "-dark": DARK}
-
-
-def main(folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = reproduced_rows(ROOT / "results")
-    for suffix, (_, ink, _) in PAGES.items():
-        with plt.rc_context(picture_style(suffix)):
-            figure = draw(rows, COLORS[suffix], ink)
-            figure.savefig(folder / f"results-paper{suffix}.svg", metadata={"Date": None})
-            plt.close(figure)
 
 
 def reproduced_rows(results):
@@ -87,4 +72,5 @@ def draw(rows, colors, ink):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images")
+    rows = reproduced_rows(ROOT / "results")
+    save_pictures("results-paper", lambda suffix, ink: draw(rows, COLORS[suffix], ink))

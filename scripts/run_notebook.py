@@ -26,15 +26,13 @@ def run_notebook(path):
     names = {"__name__": "__main__"}
     code_cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for number, cell in enumerate(code_cells, start=1):
-        cell["outputs"] = _run_cell("".join(cell["source"]), names, f"{Path(path).name}, cell {number}")
+        cell["outputs"] = _run_cell("".join(cell["source"]), names, Path(path).name, number)
         cell["execution_count"] = number
-        for output in cell["outputs"]:
-            if output["output_type"] == "execute_result":
-                output["execution_count"] = number
     return notebook
 
 
-def _run_cell(source, names, where):
+def _run_cell(source, names, notebook, number):
+    where = f"{notebook}, cell {number}"
     tree = ast.parse(source, where)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed = io.StringIO()
@@ -48,10 +46,10 @@ def _run_cell(source, names, where):
         data = {"text/plain": repr(value).splitlines(keepends=True)}
         if hasattr(value, "_repr_html_"):
             data["text/html"] = value._repr_html_().splitlines(keepends=True)
-        outputs.append({"output_type": "execute_result", "data": data, "metadata": {}})
-    for number in plt.get_fignums():
+        outputs.append({"output_type": "execute_result", "data": data, "metadata": {}, "execution_count": number})
+    for figure in map(plt.figure, plt.get_fignums()):
         picture = io.BytesIO()
-        plt.figure(number).savefig(picture, format="png", dpi=80, metadata={"Software": None})
+        figure.savefig(picture, format="png", dpi=80, metadata={"Software": None})
         shown = {"image/png": base64.b64encode(picture.getvalue()).decode(), "text/plain": ["<Figure>"]}
         outputs.append({"output_type": "display_data", "data": shown, "metadata": {}})
     plt.close("all")

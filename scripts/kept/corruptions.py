@@ -87,7 +87,7 @@ def means(common):
 
 @dataclass(frozen=True)
 class Comparison:
-    """mACR of a network on all its images beside the paper's."""
+    """Our ACR beside the paper's; for corrupted images, the mACR of a network on all its images."""
 
     name: str
     ours: float
@@ -95,7 +95,7 @@ class Comparison:
 
     @property
     def difference(self):
-        """Our mACR minus the paper's."""
+        """Our number minus the paper's."""
         return self.ours - self.paper
 
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from statistics import fmean
 
 from kept.comparison import CLOSE, is_close, printed_acr
-from kept.corruptions import comparisons, on_common_images, swapped_methods, which_images
+from kept.corruptions import Comparison, comparisons, on_common_images, swapped_methods, which_images
 from kept.published import pair_with_published
 from kept.shelf import every, has_corrupted_images, kept_jobs, recipe_of
 from smoothcert.dataset_names import TITLES
@@ -26,24 +26,16 @@ NETWORKS = {
 
 
 @dataclass(frozen=True)
-class ReproducedRow:
+class ReproducedRow(Comparison):
     """A row of the paper with our ACR beside the paper's; `run` is the kept run of the first seed.
 
     If the authors published results per image, `paper` is their ACR on the images of our row, and `source` says so.
     """
 
     run: str
-    name: str
     dataset: str
     sigma: float
-    ours: float
-    paper: float
-    source: str = "paper"
-
-    @property
-    def difference(self):
-        """Our ACR minus the paper's."""
-        return self.ours - self.paper
+    source: str
 
     def __str__(self):
         place = f"{TITLES.get(self.dataset, self.dataset)} at sigma {self.sigma:.2f}"
@@ -109,7 +101,7 @@ def clean_coverage(folder, name):
             fewer += [(job, path) for job, path in group[:1] if every(path) > job.skip]
         else:
             missing.append(group[0][0])
-    text = missing_rows(missing, len(groups))
+    text = "all rows" if len(missing) == len(groups) else by_method(missing)
     if fewer:
         images = which_images(sorted(read_results(fewer[0][1]).idx))
         text = "; ".join([*filter(None, [text]), f"{images} images only: {by_method(job for job, _ in fewer)}"])
@@ -126,17 +118,9 @@ def reproduced(name, group):
     if paper is None:
         return []
     pair = pair_with_published(entry) if len(group) == 1 else None
-    ours, theirs = (pair.ours, pair.published) if pair else (fmean(map(printed_acr, results)), paper.acr)
-    return [
-        ReproducedRow(
-            job.config.name, job.label, entry.dataset, entry.sigma, ours, theirs, "published" if pair else "paper"
-        )
-    ]
-
-
-def missing_rows(jobs, total):
-    """Return a short list of the rows of these jobs, by method."""
-    return "all rows" if len(jobs) == total else by_method(jobs)
+    numbers = (pair.ours, pair.published) if pair else (fmean(map(printed_acr, results)), paper.acr)
+    source = "published" if pair else "paper"
+    return [ReproducedRow(job.label, *numbers, job.config.name, entry.dataset, entry.sigma, source)]
 
 
 def by_method(jobs):

@@ -155,7 +155,7 @@ def check_votes(image, fresh, votes, predict, radius, sigma):
         check(radius <= gaussian_radius(1 - high[predict], sigma), f"{image} has another radius")
 
 
-def interval(votes, doubt=1e-6):
-    """Return bounds on the probability of every class, each of which fails with probability `doubt`."""
+def interval(votes):
+    """Return bounds on the probability of every class, each of which fails with probability 1e-6."""
     n = votes.sum()
-    return lower_bound(votes, n, doubt), 1 - lower_bound(n - votes, n, doubt)
+    return lower_bound(votes, n, 1e-6), 1 - lower_bound(n - votes, n, 1e-6)

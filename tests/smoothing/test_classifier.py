@@ -7,7 +7,7 @@ from torch import nn
 
 import smoothcert
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.smoothing import counting
+from smoothcert.smoothing import classifier, counting
 from smoothcert.statistics import bounds
 
 SIGMA = 0.5
@@ -130,7 +130,7 @@ def no_memory_for_numpy():
 def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch, fail):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, micro_batch=16)
     image, tried = mini.floats([0])[0], []
-    expected, make = smoothed.counts(image, 200), counting.add_noise
+    expected, make = smoothed.counts(image, 200), classifier.add_noise
 
     def scarce(noise, inputs, image, *rest, **options):
         tried.append(len(image))
@@ -138,7 +138,7 @@ def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch, fail):
             fail()
         return make(noise, inputs, image, *rest, **options)
 
-    monkeypatch.setattr(counting, "add_noise", scarce)
+    monkeypatch.setattr(classifier, "add_noise", scarce)
     room = 3
     assert torch.equal(smoothed.counts(image, 200, batch=160), expected)
     assert tried[:3] == [10, 5, 2]

@@ -30,7 +30,7 @@ from smoothcert.results.records import R
 from smoothcert.results.writer import ResultWriter
 from smoothcert.runtime.environment import describe_environment, describe_function
 from smoothcert.smoothing.classifier import SmoothedClassifier
-from smoothcert.smoothing.counting import inputs_at_once
+from smoothcert.smoothing.counting import samples_at_once
 from smoothcert.smoothing.deploy import voting_kernel
 
 _MOST_VALUES = 1 << 28  # maximum number of input values in memory at once
@@ -86,7 +86,7 @@ class DatasetJob:
         ranks, total = self.ranks, len(self.indices)
         writer = ResultWriter(self.out, kind, self.indices, self.settings, self.segment) if self.out else None
         done = ranks.broadcast_from_rank0(writer.done if writer else 0)
-        groups = self._groups(self.indices[done:], inputs_at_once(samples, self.device))
+        groups = self._groups(self.indices[done:], max(1, samples_at_once(self.device) // samples))
 
         def work(number: int) -> tuple[list[R], float]:
             group, started = groups[number], perf_counter()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from smoothcert.distributed.peer_errors import raise_if_peer_failed, store_lost
+from smoothcert.distributed.peer_errors import raise_if_peer_failed
 from smoothcert.distributed.ranks import PeerError
 from smoothcert.distributed.wire import decode, encode
 from smoothcert.errors import SmoothcertError, UsageError
@@ -38,7 +38,7 @@ ADVICE = {
 def wait_for_key(ranks: LaunchedRanks, key: str) -> Any:
     """Wait for a key to appear in the store and return its value; raise if a rank fails or dies first."""
     checked, pause = time.monotonic(), 1e-3
-    while not _exists(ranks, key):
+    while not ranks.flag_is_set(key):
         time.sleep(pause)
         pause = min(2 * pause, _SECONDS_BETWEEN_CHECKS)
         if time.monotonic() - checked > _SECONDS_BETWEEN_PEER_CHECKS:
@@ -53,13 +53,6 @@ def _raise_if_silent(ranks: LaunchedRanks) -> None:
     silent = ranks.heartbeats.silent()
     if silent and ranks.heartbeats.claim_report():
         raise (SmoothcertError if ranks.first else PeerError)(ranks.heartbeats.silence_message(silent[0]))
-
-
-def _exists(ranks: LaunchedRanks, key: str) -> bool:
-    try:
-        return bool(ranks.store.check([key]))
-    except RuntimeError as error:
-        raise store_lost() from error
 
 
 def broadcast_from_rank0(ranks: LaunchedRanks, value: T) -> T:

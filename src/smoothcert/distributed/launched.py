@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from importlib import import_module
 from itertools import count
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,11 +25,10 @@ from torch import Tensor
 
 from smoothcert.distributed import consensus, work_queue
 from smoothcert.distributed.heartbeats import Heartbeats, end_process
-from smoothcert.distributed.peer_errors import leave_group
+from smoothcert.distributed.peer_errors import leave_group, store_calls
 from smoothcert.distributed.ranks import PeerError, Ranks, TrainingState
 from smoothcert.errors import SmoothcertError, first_line, is_out_of_memory
 
-T = TypeVar("T")
 _RENDEZVOUS_TIMEOUT = timedelta(minutes=10)  # launchers may start their processes one after the other
 _on_disconnect: list[Callable[[], None]] = []
 
@@ -48,27 +46,11 @@ class LaunchedRanks(Ranks):
         """Heartbeats of this rank and of the ranks it watches."""
         return Heartbeats(self.rank, self.size, self.store)
 
-    def broadcast_from_rank0(self, value: T) -> T:
-        """Return rank 0's value on every rank, sent through the store."""
-        return consensus.broadcast_from_rank0(self, value)
-
-    def wait_for_rank0(self) -> None:
-        """Wait until rank 0 reaches this call."""
-        consensus.broadcast_from_rank0(self, True)
-
-    def require_same_on_all_ranks(self, facts: Mapping[str, Any]) -> None:
-        """Compare `facts` between all ranks, and raise if any value differs."""
-        consensus.require_same_on_all_ranks(self, facts)
-
-    def require_shared_folder(self, folder: Path) -> None:
-        """Raise if a file that rank 0 creates in `folder` is not visible to every rank."""
-        consensus.require_shared_folder(self, folder)
-
-    def map_in_order(
-        self, count: int, work: Callable[[int], T], restore: Callable[[Any], T] | None = None
-    ) -> Iterator[T]:
-        """Distribute the work through a queue in the store."""
-        return work_queue.map_in_order(self, count, work, restore)
+    # Operations that exchange small values through the store.
+    broadcast_from_rank0 = consensus.broadcast_from_rank0
+    require_same_on_all_ranks = consensus.require_same_on_all_ranks
+    require_shared_folder = consensus.require_shared_folder
+    map_in_order = work_queue.map_in_order
 
     def new_flag(self, name: str) -> str:
         """Return a new key of the store; ranks that create their flags in the same order get the same key."""
@@ -80,7 +62,8 @@ class LaunchedRanks(Ranks):
 
     def flag_is_set(self, key: str) -> bool:
         """Return True if the key is in the store."""
-        return bool(self.store.check([key]))
+        with store_calls():
+            return bool(self.store.check([key]))
 
     def connect(self, device: torch.device) -> None:
         """Initialize torch's process group: NCCL for tensors on a GPU, Gloo for others."""

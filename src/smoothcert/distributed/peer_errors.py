@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from smoothcert.distributed.heartbeats import under_torchrun
@@ -17,19 +19,19 @@ _SECONDS_TO_BE_HEARD = 5.0
 _SECONDS_BETWEEN_CHECKS = 0.02
 
 
-def store_lost() -> PeerError:
-    """Return the error for a store that has closed its connections."""
-    host = "torchrun" if under_torchrun() else "Rank 0"
-    return PeerError(f"{host}, which hosts the ranks' key-value store, has ended.")
+@contextmanager
+def store_calls() -> Iterator[None]:
+    """Raise PeerError if the store has closed its connections."""
+    try:
+        yield
+    except RuntimeError as error:
+        host = "torchrun" if under_torchrun() else "Rank 0"
+        raise PeerError(f"{host}, which hosts the ranks' key-value store, has ended.") from error
 
 
 def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
     """Raise if another rank has failed; on rank 0, the error contains the message of the failed rank."""
-    try:
-        failed = bool(ranks.store.check(["failed"]))
-    except RuntimeError as error:
-        raise store_lost() from error
-    if not failed:
+    if not ranks.flag_is_set("failed"):
         return
     failure = decode(ranks.store.get("failed"))
     if not ranks.first or failure["rank"] == 0:

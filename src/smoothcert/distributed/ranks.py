@@ -79,6 +79,7 @@ class Ranks:
 
     def wait_for_rank0(self) -> None:
         """Wait until rank 0 reaches this call."""
+        self.broadcast_from_rank0(True)
 
     def require_same_on_all_ranks(self, facts: Mapping[str, Any]) -> None:
         """Raise if any value in `facts` differs between ranks; the error names its key."""

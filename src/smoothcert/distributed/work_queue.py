@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch.distributed as dist
 
-from smoothcert.distributed.peer_errors import raise_if_peer_failed, store_lost
+from smoothcert.distributed.peer_errors import raise_if_peer_failed, store_calls
 from smoothcert.distributed.wire import decode, encode
 from smoothcert.errors import Notice
 
@@ -26,7 +26,7 @@ _SECONDS_BETWEEN_HEARTBEAT_CHECKS = 2.0
 
 
 def map_in_order(
-    ranks: LaunchedRanks, count: int, work: Callable[[int], T], restore: Callable[[Any], T] | None
+    ranks: LaunchedRanks, count: int, work: Callable[[int], T], restore: Callable[[Any], T] | None = None
 ) -> Iterator[T]:
     """Yield work(0), work(1), ... in this order on rank 0; other ranks do their share and yield nothing.
 
@@ -38,7 +38,6 @@ def map_in_order(
         for result in queue.lead(work):
             value = decode(result)
             yield restore(value) if restore else value
-        queue.close()
     else:
         queue.serve(work)
 
@@ -56,7 +55,7 @@ class _Queue:
         self._results: dict[int, str | bytes] = {}
 
     def lead(self, work: Callable[[int], object]) -> Iterator[str | bytes]:
-        """Process items as rank 0, and yield the results of all items in order, as JSON."""
+        """Process items as rank 0, and yield all results in order, as JSON; then end the work of the other ranks."""
         ticket, given = self._draw_ticket(), 0
         while given < self.items:
             item = self._item(ticket)
@@ -71,6 +70,7 @@ class _Queue:
             if item is None:
                 time.sleep(_SECONDS_BETWEEN_CHECKS)
             raise_if_peer_failed(self.ranks)
+        self._set("end", "")
 
     def serve(self, work: Callable[[int], object]) -> None:
         """Process items as a rank other than 0, until rank 0 says that all are done."""
@@ -83,10 +83,6 @@ class _Queue:
                 continue
             self._set(f"result/{item}", encode(work(item)))
             ticket = self._draw_ticket()
-
-    def close(self) -> None:
-        """Tell the other ranks that all items are done."""
-        self._set("end", "")
 
     def _draw_ticket(self) -> int:
         ticket = self._call("add", "next", 1) - 1
@@ -158,7 +154,5 @@ class _Queue:
         self._call("set", key, value)
 
     def _call(self, name: str, *arguments: object) -> Any:
-        try:
+        with store_calls():
             return getattr(self._store, name)(*arguments)
-        except RuntimeError as error:
-            raise store_lost() from error

@@ -50,15 +50,15 @@ Seconds = Annotated[float, Between(0, 1e12, ">= 0")]
 """A time in seconds."""
 
 
-def check_type(value: Any, kind: Any, source: object, field: str = "") -> None:
-    """Raise SmoothcertError, naming `source` and `field`, unless a value matches `kind`.
+def check_type(value: Any, kind: Any, source: object) -> None:
+    """Raise SmoothcertError, naming `source` and the wrong field, unless a value matches `kind`.
 
     >>> check_type({"n": 3}, dict[str, Count], "a.json")
     >>> check_type({"n": 0}, dict[str, Count], "a.json")
     Traceback (most recent call last):
     smoothcert.errors.SmoothcertError: a.json: expected `n` to be a whole number >= 1, but got 0.
     """
-    wrong = next(_wrong_parts(value, kind, field), None)
+    wrong = next(_wrong_parts(value, kind, ""), None)
     if wrong is not None:
         place, got, expected = wrong
         shown = "nothing" if got is _MISSING else quote(got)
@@ -110,7 +110,6 @@ def _join(field: str, key: str) -> str:
 
 
 def _name(kind: Any) -> str:
-    """Describe a kind in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return " ".join([_name(arguments[0]), *(str(part) for part in arguments[1:])])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from smoothcert.errors import SmoothcertError, UsageError, first_line, is_out_of_memory, kind_of, unknown_name
 from smoothcert.models.unaltered import is_unaltered
 from smoothcert.smoothing.counting import Voter
-from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
+from smoothcert.smoothing.deploy import COMPILED, FORMS, deploy, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
 from smoothcert.smoothing.workers import copy_module, single_threaded
 
@@ -40,13 +40,18 @@ class BaseClassifier:
                 "choose `form='plain'`."
             )
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
-        self.deployed = Deployed(form, precision)
-        self._scored_shape: torch.Size | None = None
+        self.network: Any = None  # the deployed model
+        self.independent = False  # True once `IndependenceCheck` has passed
+        self.one_thread = False  # True if a check found that copies may score differently
+        self.scored_shape: torch.Size | None = None  # shape of the last input that the deployed network has scored
+        self._versions = list[Any]()
+        self._sources = list[Any]()  # the model and its tensors, kept alive so that their ids stay unique
 
     @property
     def dtype(self) -> torch.dtype:
         """Data type of noisy inputs; they are cast once, after the noise is added."""
-        return input_dtype(self.model, self.form, self.precision)
+        cast = self.form != "plain" and self.precision == "bf16" and is_packaged(self.model)
+        return torch.bfloat16 if cast else torch.float32
 
     @property
     def scores_rows_alone(self) -> bool:
@@ -57,17 +62,31 @@ class BaseClassifier:
     def voting(self, model: Model, device: torch.device) -> Iterator[None]:
         """Deploy `model` in eval mode and the chosen precision; restore every module's mode on exit."""
         self.model = model
-        modules = list(model.modules()) if isinstance(model, nn.Module) else []
-        modes = [module.training for module in modules]
-        for module in modules:
+        modes = {module: module.training for module in model.modules()} if isinstance(model, nn.Module) else {}
+        for module in modes:
             module.training = False
         try:
             with single_threaded(device), self._arithmetic(device):
-                self.deployed.renew(model)
+                self._deploy()
                 yield
         finally:
-            for module, mode in zip(modules, modes, strict=True):
+            for module, mode in modes.items():
                 module.training = mode
+
+    def _deploy(self) -> None:
+        """Deploy the model, unless it is already deployed with its current weights.
+
+        Changes of the weights are detected by PyTorch's version counters, which miss in-place writes to `.data`. The
+        form `plain` uses the model itself and need not track them.
+        """
+        weights = list[Tensor]()
+        if isinstance(self.model, nn.Module) and self.form != "plain":
+            weights = [*self.model.parameters(), *self.model.buffers()]
+        versions = [id(self.model), *map(_version, weights)]
+        if versions != self._versions:
+            self.network, self._versions = deploy(self.model, self.form, self.precision), versions
+            self.independent, self.scored_shape = False, None
+            self._sources = [self.model, *weights]
 
     def voters(self, count: int, *, thread_safe: bool = False) -> list[Voter]:
         """Return a voter for each of `count` threads, or only one if voting in several threads may be unsafe.
@@ -75,10 +94,9 @@ class BaseClassifier:
         Modules are copied for every thread. The package's compiled networks, which have no state, and models that users
         declare to be thread-safe are shared instead. Call within `voting`.
         """
-        network = self.deployed.network
         shared = thread_safe or (self.form in COMPILED and is_packaged(self.model))
-        others = [network] * (count - 1) if shared else copy_module(network, count - 1)
-        own = Voter(self.scores, network)
+        others = [self.network] * (count - 1) if shared else copy_module(self.network, count - 1)
+        own = Voter(self.scores, self.network)
         return [own, *(Voter(partial(self._scores, other), other, self._arithmetic) for other in others)]
 
     @contextmanager
@@ -89,7 +107,7 @@ class BaseClassifier:
 
     def scores(self, noisy: Tensor) -> Tensor:
         """Return the scores of one micro-batch. Call within `voting`."""
-        return self._scores(self.deployed.network, noisy)
+        return self._scores(self.network, noisy)
 
     def _scores(self, network: Model, noisy: Tensor) -> Tensor:
         try:
@@ -101,7 +119,7 @@ class BaseClassifier:
                 other = "folded" if is_packaged(self.model) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
                 raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
-            if self._scored_shape == noisy.shape[1:] or is_out_of_memory(error):
+            if self.scored_shape == noisy.shape[1:] or is_out_of_memory(error):
                 raise
             self._check_dtype(noisy.dtype)
             reason = first_line(error) or type(error).__name__
@@ -117,8 +135,7 @@ class BaseClassifier:
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
             expected = f"[{len(noisy)}, {self.num_classes or 'classes'}]"
             raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
-        self._scored_shape, self.deployed.called = noisy.shape[1:], True
-        self.num_classes = scores.shape[1]
+        self.scored_shape, self.num_classes = noisy.shape[1:], scores.shape[1]
         return scores
 
     def _check_dtype(self, given: torch.dtype) -> None:
@@ -134,7 +151,6 @@ class BaseClassifier:
 
 
 def _advise(shape: torch.Size) -> str:
-    """Return advice for a model that failed on inputs of this shape."""
     if len(shape) == 3 and shape[0] > 4 >= shape[2]:
         return "pass images as [channels, height, width], such as `x.permute(2, 0, 1)` if the channels are last"
     return f"set `input_shape` if one input is not of shape {list(shape)}"
@@ -151,3 +167,10 @@ def _as_tensor(returned: Any, device: torch.device) -> Tensor:
     if scores.is_complex() or scores.dtype == torch.bool:
         raise UsageError(f"Expected numeric scores from the model, but got {scores.dtype}.")
     return scores
+
+
+def _version(weight: Tensor) -> tuple[Any, ...]:
+    """Return a value that changes if a weight is replaced, moved or, except for inference tensors, written in place."""
+    version = 0 if weight.is_inference() else weight._version
+    address = weight.data_ptr() if weight.layout == torch.strided else 0
+    return id(weight), version, weight.device, address

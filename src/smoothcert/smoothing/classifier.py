@@ -312,33 +312,32 @@ class SmoothedClassifier(nn.Module):
         device = self.device_for(inputs)
         micro_batch = self.micro_batch_for(inputs.shape[1:], device)
         placed = inputs.detach().to(device)
-        threads = (self.threads or torch.get_num_threads()) if device.type == "cpu" else 1
         total = len(work[0]) * micro_batch if work else len(inputs) * (edges[-1] - edges[0])
-        images, blocks = work or all_work(len(inputs), edges, micro_batch)
-        threads = min(threads, len(images))
+        images, blocks = (part.to(device) for part in work or all_work(len(inputs), edges, micro_batch))
+        threads = min(self.threads or torch.get_num_threads(), len(images)) if device.type == "cpu" else 1
+        indices, drawn_seed = as_indices(index, inputs).to(device), as_seed(seed)
+
+        def draw(image: Tensor, samples: Tensor) -> Tensor:
+            options: dict[str, Any] = {"seed": drawn_seed, "purpose": purpose, "dtype": self._base.dtype}
+            return add_noise(self.noise, placed, image, indices, samples, **options)
+
         with self._base.voting(self.model, device):
             classes = self._classes(placed, micro_batch)
             with self._independent_votes(placed[0], micro_batch, total, threads):
                 voters = self._voters(threads)
                 votes = count_within_memory(
                     voters,
-                    placed,
-                    as_indices(index, inputs).to(device),
-                    edges,
+                    draw,
+                    (images, blocks),
+                    inputs=len(inputs),
+                    edges=edges,
                     num_classes=classes,
-                    noise=self.noise,
-                    seed=as_seed(seed),
-                    purpose=purpose,
                     micro_batch=micro_batch,
-                    batch=default_batch(micro_batch, device, len(voters)) if batch is None else batch,
-                    dtype=self._base.dtype,
-                    work=(images.to(device), blocks.to(device)),
+                    batch=batch or default_batch(micro_batch, device, len(voters)),
                 ).cpu()
                 if invalid := int(votes[..., -1].sum()):
-                    raise SmoothcertError(
-                        f"The model returned NaN for {invalid:,} of {int(votes.sum()):,} noisy inputs; check its "
-                        "weights."
-                    )
+                    text = f"The model returned NaN for {invalid:,} of {int(votes.sum()):,} noisy inputs"
+                    raise SmoothcertError(f"{text}; check its weights.")
         return votes[..., :-1]
 
     def scores(self, noisy: Tensor) -> Tensor:
@@ -371,7 +370,7 @@ class SmoothedClassifier(nn.Module):
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
         # Learn the number of classes, and compile before threads start. The inputs scored here never vote, so the
         # independence check still detects a model that caches their scores.
-        if self.num_classes is None or (self.form in COMPILED and not self._base.deployed.called):
+        if self.num_classes is None or (self.form in COMPILED and self._base.scored_shape is None):
             shades = torch.linspace(0, 1, micro_batch, device=inputs.device).view(-1, *[1] * (inputs.dim() - 1))
             self._base.scores((inputs[:1] * shades).to(self._base.dtype))
         assert self.num_classes is not None
@@ -379,7 +378,7 @@ class SmoothedClassifier(nn.Module):
 
     def _voters(self, threads: int) -> list[Voter]:
         promised = self.threads is not None and not isinstance(self.model, nn.Module)
-        return self._base.voters(1 if self._base.deployed.one_thread else threads, thread_safe=promised)
+        return self._base.voters(1 if self._base.one_thread else threads, thread_safe=promised)
 
     @contextmanager
     def _independent_votes(self, one: Tensor, micro_batch: int, votes: int, threads: int) -> Iterator[None]:
@@ -387,11 +386,11 @@ class SmoothedClassifier(nn.Module):
 
         The check runs the first time that the model votes, and later at random times.
         """
-        due, deployed = self._schedule.due(votes), self._base.deployed
-        if self._base.scores_rows_alone or (deployed.independent and not due):
+        due, base = self._schedule.due(votes), self._base
+        if base.scores_rows_alone or (base.independent and not due):
             yield
             return
-        options: dict[str, Any] = {"seed": 0, "purpose": Purpose.PREDICT, "dtype": self._base.dtype}
+        options: dict[str, Any] = {"seed": 0, "purpose": Purpose.PREDICT, "dtype": base.dtype}
         zero = torch.zeros(1, dtype=torch.int64, device=one.device)
 
         def draw(rows: int) -> Tensor:
@@ -405,12 +404,12 @@ class SmoothedClassifier(nn.Module):
             micro_batch,
             precision=self.precision,
             fixed_shape=self.form in COMPILED,
-            thorough=not deployed.independent,
+            thorough=not base.independent,
         )
         check.before_votes()
-        deployed.one_thread = False
-        deployed.one_thread = not all(check.same_scores(copied.score) for copied in self._voters(min(threads, 2))[1:])
+        base.one_thread = False
+        base.one_thread = not all(check.same_scores(copied.score) for copied in self._voters(min(threads, 2))[1:])
         yield
         check.after_votes()
-        deployed.independent = True
+        base.independent = True
         self._schedule.draw(micro_batch)

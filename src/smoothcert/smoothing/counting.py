@@ -20,57 +20,45 @@ import torch
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError, is_out_of_memory
-from smoothcert.smoothing.gathering import gather_votes
-from smoothcert.smoothing.noising import add_noise
+from smoothcert.models import Ensemble
+from smoothcert.smoothing.gathering import Gathering
 from smoothcert.smoothing.workers import share_out
-from smoothcert.statistics.noise import Noise
 
 Classify = Callable[[Tensor], Tensor]
 """Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
+Draw = Callable[[Tensor, Tensor], Tensor]
+"""Maps, for each micro-batch, the index of its input and its sample numbers [micro-batches, rows] to noisy inputs."""
 Work = tuple[Tensor, Tensor]
 """For each micro-batch to count, the index of its input, and its own index among that input's micro-batches."""
 
 
 @dataclass(frozen=True)
 class Voter:
-    """A deployed network, and the function that scores micro-batches with it.
-
-    Attributes:
-        score: Returns the scores of one micro-batch.
-        network: The deployed network.
-        settings: Returns, for a device, the context that each thread enters, since PyTorch keeps gradient mode and
-            autocast per thread.
-    """
+    """A deployed network, and the function that scores micro-batches with it."""
 
     score: Classify
     network: Any
     settings: Callable[[torch.device], AbstractContextManager[Any]] = nullcontext
+    """Returns the context that each thread enters, since PyTorch keeps gradient mode and autocast per thread."""
 
 
 def count_votes(
     voters: Sequence[Voter],
-    inputs: Tensor,
-    indices: Tensor,
-    edges: Sequence[int],
+    draw: Draw,
+    work: Work,
     *,
+    inputs: int,
+    edges: Sequence[int],
     num_classes: int,
-    noise: Noise,
-    seed: int,
-    purpose: int,
     micro_batch: int,
     batch: int,
-    dtype: torch.dtype,
-    work: Work,
 ) -> Tensor:
-    """Return the votes of each input by stage, int64 [inputs, stages, classes + 1].
+    """Return the votes of `inputs` inputs by stage, int64 [inputs, stages, classes + 1], on the device of `work`.
 
     Stage i consists of each input's noise samples edges[i] to edges[i+1] - 1. The last column counts noise samples with
-    NaN scores. `inputs` and `indices` [inputs] are on the same device. Each of the `voters` runs in its own thread.
-    About `batch` noisy samples are in memory at once. `add_noise` adds the noise and casts the sum to `dtype`. `work`
-    lists the micro-batches to count.
+    NaN scores. Each of the `voters` runs in its own thread. About `batch` noisy samples are in memory at once.
     """
-    device, count = inputs.device, len(inputs)
-    stages, columns = len(edges) - 1, num_classes + 1
+    device, stages, columns = work[0].device, len(edges) - 1, num_classes + 1
     boundaries = torch.tensor(edges, device=device)
     slots = torch.arange(micro_batch, device=device)
     voters = voters[: max(1, batch // micro_batch)]
@@ -78,17 +66,18 @@ def count_votes(
 
     def count_passes(voter: Voter, passes: Iterator[Work]) -> Tensor:
         # Two extra rows count the samples outside all stages, which are in a micro-batch only to fill it.
-        votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
+        votes = torch.zeros(inputs * (stages + 2) * columns, dtype=torch.int64, device=device)
 
         def tally(scores: Tensor, places: Tensor) -> None:
-            winners = _winners(scores, num_classes)
+            winners = winning_classes(scores, nan=num_classes)
             votes.index_add_(0, (places + winners).flatten(), torch.ones_like(winners).flatten())
 
         with voter.settings(device):
-            gathering = gather_votes(voter.network, micro_batch, tally)
+            consensus = isinstance(voter.network, Ensemble) and voter.network.consensus is not None
+            gathering = Gathering(voter.network, micro_batch, tally, device) if consensus else None
             for image, block in passes:
                 samples = block.unsqueeze(1) * micro_batch + slots
-                noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
+                noisy = draw(image, samples)
                 row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
                 if gathering:
                     gathering.add(noisy, row * columns)
@@ -100,17 +89,16 @@ def count_votes(
 
     passes = zip(*(torch.split(part, per_pass) for part in work), strict=True)
     votes = torch.stack(share_out(passes, [partial(count_passes, voter) for voter in voters])).sum(dim=0)
-    return votes.view(count, stages + 2, columns)[:, 1:-1]
+    return votes.view(inputs, stages + 2, columns)[:, 1:-1]
 
 
 def count_within_memory(
-    voters: Sequence[Voter], inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
+    voters: Sequence[Voter], draw: Draw, work: Work, *, micro_batch: int, batch: int, **options: Any
 ) -> Tensor:
     """Count votes, halving the batch while the device runs out of memory; votes do not depend on the batch size."""
-    micro_batch: int = options["micro_batch"]
     while True:
         try:
-            return count_votes(voters, inputs, indices, edges, batch=batch, **options)
+            return count_votes(voters, draw, work, micro_batch=micro_batch, batch=batch, **options)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -118,7 +106,7 @@ def count_within_memory(
                 text = f"The device has no memory for {micro_batch:,} noisy inputs at once"
                 raise SmoothcertError(f"{text}; choose a smaller `micro_batch`.") from error
         batch = max(micro_batch, batch // 2)
-        if inputs.is_cuda:
+        if work[0].is_cuda:
             torch.cuda.empty_cache()
 
 
@@ -130,8 +118,9 @@ def all_work(count: int, edges: Sequence[int], micro_batch: int) -> Work:
     return work // blocks, first + work % blocks
 
 
-def _winners(scores: Tensor, num_classes: int) -> Tensor:
-    return scores.argmax(dim=-1).masked_fill(scores.isnan().any(dim=-1), num_classes)
+def winning_classes(scores: Tensor, nan: int) -> Tensor:
+    """Return the class of each row of scores, or `nan` if the row contains NaN."""
+    return scores.argmax(dim=-1).masked_fill(scores.isnan().any(dim=-1), nan)
 
 
 def default_micro_batch(numel: int, device: torch.device) -> int:
@@ -153,11 +142,6 @@ def default_micro_batch(numel: int, device: torch.device) -> int:
 def default_batch(micro_batch: int, device: torch.device, voters: int) -> int:
     """Return the default number of noisy samples in memory at once."""
     return voters * micro_batch if device.type == "cpu" else 8 * micro_batch
-
-
-def inputs_at_once(samples: int, device: torch.device) -> int:
-    """Return the number of inputs, with `samples` samples each, to process before the host reads the votes."""
-    return max(1, samples_at_once(device) // samples)
 
 
 def samples_at_once(device: torch.device) -> int:

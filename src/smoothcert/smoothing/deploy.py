@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
+from torch.utils.flop_counter import FlopCounterMode
 
 from smoothcert.errors import UsageError
 from smoothcert.kernels import network_kernels
@@ -32,6 +33,8 @@ COMPILED: dict[str, dict[str, Any]] = {
     "pinned": {"options": {"deterministic": True}},
 }
 """Arguments of `torch.compile` by form. CUDA graphs are captured separately, so that folded networks use them too."""
+_PAIRS = (("conv1", "bn1"), ("conv2", "bn2"), ("conv3", "bn3"), ("0", "1"))
+"""Names of a convolution and its BatchNorm, within a block and within the projection of a shortcut."""
 # Number of operations above which compiling pays off on an H200 (measured, see benchmarks/README.md). Networks that run
 # on the package's own kernels have less to gain.
 _WORTH_COMPILING, _WORTH_COMPILING_KERNELS = 1e15, 2e16
@@ -61,18 +64,10 @@ def worth_compiling(work: float, kernels: bool) -> bool:
 
 def operations(model: Classifier | Ensemble, shape: Sequence[int]) -> int:
     """Return the number of floating-point operations per input in convolutions and linear layers."""
-    example, total = copy.deepcopy(model).cpu().eval(), 0
-
-    def count(layer: nn.Module, _: Any, output: Tensor) -> None:
-        nonlocal total
-        total += 2 * layer.get_parameter("weight").numel() * (output.numel() // output.shape[1])
-
-    for layer in example.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            layer.register_forward_hook(count)
-    with torch.no_grad():
+    example = copy.deepcopy(model).cpu().eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
         example(torch.zeros(1, *shape))
-    return total
+    return int(counter.get_total_flops())
 
 
 def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callable[[Tensor], Any]:
@@ -98,48 +93,6 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
     if isinstance(model, Classifier) and next(model.parameters()).is_cuda:
         network = Replayed(network)
     return network  # type: ignore[no-any-return]
-
-
-class Deployed:
-    """The deployed form of a model, created at the first vote and again after the weights have changed.
-
-    Changes are detected by PyTorch's version counters, which miss in-place writes to `.data`.
-    """
-
-    def __init__(self, form: str, precision: str) -> None:
-        self.form, self.precision = form, precision
-        self.network: Any = None
-        self.independent = False  # True once `IndependenceCheck` has passed
-        self.one_thread = False  # True if a check found that copies may score differently
-        self.called = False  # True once the network has scored a batch; the first batch triggers any compilation
-        self._versions = list[Any]()
-        self._sources = list[Any]()  # the model and its tensors, kept alive so that their ids stay unique
-
-    def renew(self, model: Callable[[Tensor], Any]) -> None:
-        """Deploy a model unless it is already deployed with its current weights."""
-        if self.form == "plain":
-            self.independent &= self.network is model
-            self.network = model
-            return
-        weights = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
-        versions = [id(model), *(_version(weight) for weight in weights)]
-        if self.network is None or versions != self._versions:
-            self.network, self._versions = deploy(model, self.form, self.precision), versions
-            self.independent = self.called = False
-            self._sources = [model, *weights]
-
-
-def _version(weight: Tensor) -> tuple[Any, ...]:
-    """Return a value that changes if a weight is replaced, moved or, except for inference tensors, written in place."""
-    version = 0 if weight.is_inference() else weight._version
-    address = weight.data_ptr() if weight.layout == torch.strided else 0
-    return id(weight), version, weight.device, address
-
-
-def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> torch.dtype:
-    """Return the dtype of noisy inputs; they are cast once, after the noise is added."""
-    cast = form != "plain" and precision == "bf16" and is_packaged(model)
-    return torch.bfloat16 if cast else torch.float32
 
 
 def with_kernels(folded: Classifier, model: Classifier) -> Classifier:
@@ -193,15 +146,11 @@ def fold(model: Classifier) -> Classifier:
             raise UsageError(f"Folding would drop the hook or parametrization of {part}; choose `form='plain'`.")
     folded = copy.deepcopy(model).eval()
     for module in list(folded.network.modules()):
-        for number in (1, 2, 3):
-            conv, norm = (getattr(module, f"{kind}{number}", None) for kind in ("conv", "bn"))
+        for first, second in _PAIRS:
+            conv, norm = getattr(module, first, None), getattr(module, second, None)
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                setattr(module, f"conv{number}", fuse_conv_bn_eval(conv, norm))
-                setattr(module, f"bn{number}", nn.Identity())
-        if isinstance(module, nn.Sequential) and len(module) == 2:
-            conv, norm = module
-            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                module[0], module[1] = fuse_conv_bn_eval(conv, norm), nn.Identity()
+                setattr(module, first, fuse_conv_bn_eval(conv, norm))
+                setattr(module, second, nn.Identity())
     stem, normalize = folded.network.get_submodule("conv1"), folded.normalize
     assert isinstance(stem, nn.Conv2d)
     with torch.no_grad():

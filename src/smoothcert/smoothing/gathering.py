@@ -8,7 +8,6 @@ are identical to the votes of the ensemble's `forward`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,17 +21,13 @@ _MOST_PENDING = 16  # number of pending inputs, in micro-batches, that triggers 
 
 
 class Gathering:
-    """Inputs of one thread that wait to be scored by the remaining members.
+    """Inputs of one thread that wait to be scored by the remaining members of a deployed ensemble."""
 
-    Args:
-        ensemble: The deployed ensemble.
-        micro_batch: Number of rows that the members see at once.
-        tally: Function that counts votes.
-    """
-
-    def __init__(self, ensemble: Ensemble, micro_batch: int, tally: Tally) -> None:
+    def __init__(self, ensemble: Ensemble, micro_batch: int, tally: Tally, device: torch.device) -> None:
         self._ensemble, self._micro_batch, self._tally = ensemble, micro_batch, tally
-        self._waiting: list[tuple[Tensor, ...]] = []  # tuples of inputs, sums of scores, rows and places
+        # Tuples of inputs, sums of scores, rows, places and layers; a layer is a gathered micro-batch.
+        self._waiting: list[tuple[Tensor, ...]] = []
+        self._depth = torch.zeros(micro_batch, dtype=torch.int64, device=device)  # number of pending inputs per row
         self._count = 0
 
     def add(self, noisy: Tensor, places: Tensor) -> None:
@@ -45,7 +40,9 @@ class Gathering:
             assert self._ensemble.consensus is not None
             self._tally((total / self._ensemble.consensus)[agree], place[agree])
             rows = (~agree).nonzero()[:, 0]
-            self._waiting.append((part[rows], total[rows], rows, place[rows]))
+            layers = self._depth[rows]
+            self._waiting.append((part[rows], total[rows], rows, place[rows], layers))
+            self._depth[rows] = layers + 1
             self._count += len(rows)
         if self._count >= _MOST_PENDING * self._micro_batch:
             self._score(_FULL * self._micro_batch)
@@ -58,15 +55,15 @@ class Gathering:
         """Score the gathered micro-batches that contain at least `least` inputs."""
         if not self._count:
             return
-        inputs, totals, rows, places = (torch.cat(column) for column in zip(*self._waiting, strict=True))
-        layers = _rank(rows)
+        inputs, totals, rows, places, layers = (torch.cat(column) for column in zip(*self._waiting, strict=True))
         layer, sizes = 0, torch.bincount(layers).tolist()
         while layer < len(sizes) and sizes[layer] >= least:  # sizes are in descending order
             here = layers == layer
             self._tally(self._scores(inputs[here], totals[here], rows[here]), places[here])
             layer += 1
         keep = layers >= layer
-        self._waiting = [(inputs[keep], totals[keep], rows[keep], places[keep])]
+        self._waiting = [(inputs[keep], totals[keep], rows[keep], places[keep], layers[keep] - layer)]
+        self._depth = (self._depth - layer).clamp(min=0)
         self._count = int(keep.sum())
 
     def _scores(self, inputs: Tensor, totals: Tensor, rows: Tensor) -> Tensor:
@@ -74,26 +71,3 @@ class Gathering:
         batch, sums = (values.new_zeros(self._micro_batch, *values.shape[1:]) for values in (inputs, totals))
         batch[rows], sums[rows] = inputs, totals
         return self._ensemble.rest(batch, sums)[rows]
-
-
-def _rank(rows: Tensor) -> Tensor:
-    """Return, for each entry, the number of earlier entries with the same value.
-
-    >>> _rank(torch.tensor([3, 1, 3, 3, 1])).tolist()
-    [0, 0, 1, 2, 1]
-    """
-    order = rows.sort(stable=True).indices
-    ordered = rows[order]
-    position = torch.arange(len(rows), device=rows.device)
-    new = torch.ones_like(ordered, dtype=torch.bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    start = torch.where(new, position, torch.zeros_like(position)).cummax(dim=0).values
-    ranks = torch.empty_like(rows)
-    ranks[order] = position - start
-    return ranks
-
-
-def gather_votes(network: Any, micro_batch: int, tally: Tally) -> Gathering | None:
-    """Return a `Gathering` for an ensemble with consensus, or None for any other network."""
-    consensus = isinstance(network, Ensemble) and network.consensus is not None
-    return Gathering(network, micro_batch, tally) if consensus else None

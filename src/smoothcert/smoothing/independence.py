@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.errors import Notice, UsageError
-from smoothcert.smoothing.counting import Classify
+from smoothcert.smoothing.counting import Classify, winning_classes
 from smoothcert.smoothing.score_margins import ROUNDING, changed_for_good, overdispersed, same_margins
 
 _ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 224, 32, 12  # batch sizes of the check
@@ -55,14 +55,9 @@ class CheckSchedule:
 class IndependenceCheck:
     """Comparison of a model's scores for the same inputs, before and after votes are counted.
 
-    Args:
-        classify: Function that scores a batch with the model.
-        clean: The input whose votes are counted.
-        draw: Function that returns a given number of noisy copies of `clean`.
-        micro_batch: Number of inputs that the model sees at once when it votes.
-        precision: Precision in which the model votes.
-        fixed_shape: True if batches of another size are impossible or expensive.
-        thorough: True to also compare scores of inputs alone with scores of the same inputs in a mixed batch.
+    `draw` returns a given number of noisy copies of `clean`, an input whose votes are counted. With `fixed_shape`, all
+    batches have the size `micro_batch`. A `thorough` check also compares the scores of inputs alone with their scores
+    in a mixed batch.
     """
 
     def __init__(
@@ -156,7 +151,7 @@ class IndependenceCheck:
 
     def _differing(self, first: Tensor, second: Tensor) -> list[int]:
         """Return [row] for the first row with different winners, or scores that differ beyond rounding; else []."""
-        same = self._same(first, second) & (_winners(first) == _winners(second))
+        same = self._same(first, second) & (winning_classes(first, nan=-1) == winning_classes(second, nan=-1))
         return (~same).nonzero().flatten()[:1].tolist()
 
     def _diagnose(self, first: _Place, second: _Place) -> None:
@@ -228,11 +223,6 @@ class IndependenceCheck:
 
     def _same(self, first: Tensor, second: Tensor) -> Tensor:
         return same_margins(first, second, *ROUNDING[self._precision])
-
-
-def _winners(scores: Tensor) -> Tensor:
-    """Return the class of each row, or -1 if the row contains NaN."""
-    return scores.argmax(dim=1).masked_fill(scores.isnan().any(dim=1), -1)
 
 
 def _other_inputs(clean: Tensor, noisy: Tensor) -> Tensor:

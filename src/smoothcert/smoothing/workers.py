@@ -12,7 +12,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -56,9 +56,7 @@ def share_out(items: Iterable[_Item], workers: Sequence[Callable[[Iterator[_Item
             queue.clear()
             raise
 
-    if len(workers) == 1:
-        return [run(workers[0])]
-    with ThreadPoolExecutor(len(workers) - 1, "votes", torch.set_num_threads, (1,)) as pool:
+    with ThreadPoolExecutor(len(workers), "votes", torch.set_num_threads, (1,)) as pool:
         try:
             others = [pool.submit(run, worker) for worker in workers[1:]]
             return [run(workers[0]), *(other.result() for other in others)]
@@ -67,12 +65,9 @@ def share_out(items: Iterable[_Item], workers: Sequence[Callable[[Iterator[_Item
 
 
 def _take_all(queue: deque[_Item]) -> Iterator[_Item]:
-    while True:
-        try:
-            item = queue.popleft()
-        except IndexError:
-            return
-        yield item
+    with suppress(IndexError):
+        while True:
+            yield queue.popleft()
 
 
 def copy_module(network: Any, count: int) -> list[nn.Module]:
