@@ -23,7 +23,7 @@ EXTRAS = "images,plots,report"
 NEEDED = {  # pattern: fewest files, in case the same rule drops files from both Git and the wheel
     "smoothcert/py.typed": 1,
     "smoothcert/training/recipe_files/*.toml": 100,
-    "smoothcert/training/method_options.json": 1,
+    "smoothcert/training/known_methods.json": 1,
     "smoothcert/checkpoints/zoo/*.safetensors": 7,
     "smoothcert/checkpoints/zoo/networks.json": 1,
     "smoothcert/data/mnist-mini.npz": 1,

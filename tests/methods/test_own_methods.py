@@ -11,8 +11,11 @@ from smoothcert.cli import build_parser
 from smoothcert.cli.train import resolve
 from smoothcert.errors import UsageError
 from smoothcert.methods import METHODS, Method, StepOutput, create_method
-from smoothcert.methods.base import positive
+from smoothcert.methods.base import at_least_one, positive
+from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit
+from smoothcert.training.known_methods import method_title
+from smoothcert.training.passes import relative_cost
 
 
 @pytest.fixture
@@ -26,6 +29,8 @@ def known_methods():
 @dataclass(frozen=True, kw_only=True)
 class Twice(Method):
     name = "twice"
+    title = "Twice as much"
+    training_passes = 2
 
     factor: float = positive(2.0, "what the loss is multiplied by")
 
@@ -44,6 +49,20 @@ def test_a_registered_method_is_like_ours(known_methods, tmp_path, few):
     assert (config.method, config.options) == ("twice", {"factor": 4.0})
     network = fit(smoothcert.load_recipe("mnist-mini-gaussian-1.00", method="twice", epochs=1), tmp_path, few, few)
     assert smoothcert.load_checkpoint(network).about["method"] == "twice"
+
+
+def test_reports_use_the_title_and_cost_of_a_registered_method(known_methods):
+    @smoothcert.register_method
+    @dataclass(frozen=True, kw_only=True)
+    class Thrice(Twice):
+        name = "thrice"
+        num_noises: int = at_least_one(3, "noise samples per image")
+
+    smoothcert.register_method(Twice)
+    assert method_title("twice") == "Twice as much"
+    assert method_title("thrice") == "thrice", "titles are not inherited"
+    assert relative_cost(TrainConfig(method="twice")) == 2
+    assert relative_cost(TrainConfig(method="thrice")) == 6
 
 
 def test_methods_that_cannot_be_registered(known_methods):

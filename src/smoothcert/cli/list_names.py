@@ -32,7 +32,7 @@ def _names(kind: str) -> Iterable[str]:
     """Return all names of a kind, without importing torch."""
     from smoothcert import dataset_names, model_names
     from smoothcert.checkpoints.pretrained import list_pretrained
-    from smoothcert.training.method_options import known_methods
+    from smoothcert.training.known_methods import known_methods
     from smoothcert.training.recipes import list_recipes, paper_tables
 
     names: dict[str, Iterable[str]] = {
@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _print_recipes(names: Sequence[str]) -> None:
     from smoothcert.report.sources import paper_places
-    from smoothcert.report.tables.paper_numbers import method_title, paper_row
+    from smoothcert.report.tables.paper_numbers import paper_row
+    from smoothcert.training.known_methods import method_title
     from smoothcert.training.passes import relative_cost
     from smoothcert.training.recipes import load_recipe
 
@@ -86,7 +87,7 @@ def _print_recipes(names: Sequence[str]) -> None:
 def _print_pretrained(names: Sequence[str]) -> None:
     from smoothcert.checkpoints.pretrained import bundled_models
     from smoothcert.report.tables.formats import dataset_title
-    from smoothcert.report.tables.paper_numbers import method_title
+    from smoothcert.training.known_methods import method_title
     from smoothcert.training.recipes import load_recipe
 
     lines = [["model", "dataset", "network", "method", "sigma", "ACR", "images"]]

@@ -13,7 +13,7 @@ from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
 from smoothcert.errors import UsageError, counted
 from smoothcert.training.config import TrainConfig, make_config, to_toml
-from smoothcert.training.method_options import known_methods, option_type
+from smoothcert.training.known_methods import known_methods, option_type
 from smoothcert.training.settings import GROUPS
 
 if TYPE_CHECKING:
@@ -70,12 +70,13 @@ def _add_method_flags(parser: argparse.ArgumentParser) -> None:
     """Add a group of flags per method, and one for flags that several methods share."""
     owners: dict[str, list[str]] = {}  # per option: the methods that have it
     methods = known_methods()
-    for method, options in methods.items():
-        for name in options:
+    for method, known in methods.items():
+        for name in known.options:
             owners.setdefault(name, []).append(method)
     groups: dict[str, Any] = {}
     for name, names in sorted(owners.items(), key=lambda item: len(item[1]) == 1):
-        helps, default = {method: methods[method][name]["help"] for method in names}, methods[names[0]][name]["default"]
+        helps = {method: methods[method].options[name]["help"] for method in names}
+        default = methods[names[0]].options[name]["default"]
         if len(names) == 1:
             title, text = f"method {names[0]}", helps[names[0]] + _describe_default(default)
         else:
@@ -109,7 +110,7 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
 
     given = {name: value for name, value in vars(args).items() if value is not None}
     fields = {name for names in GROUPS.values() for name in names}
-    options = {name for method in known_methods().values() for name in method}
+    options = {name for method in known_methods().values() for name in method.options}
     overrides: dict[str, Any] = {name: value for name, value in given.items() if name in fields}
     overrides["options"] = {name: value for name, value in given.items() if name in options}
     names = args.recipe + (args.recipe_flag or [])

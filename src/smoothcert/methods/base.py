@@ -122,8 +122,10 @@ class Method(ABC):
     """Base class of training methods; see `register_method` for an example, the module's docstring for the rules.
 
     A subclass is a frozen, keyword-only dataclass with a class attribute `name`, its hyperparameters as fields with
-    defaults, and `step`. It may also set `uses_soft_labels = True`, to have a teacher label the training images
-    first, and `static = False`, to disable compilation and CUDA graphs.
+    defaults, and `step`. It may also set the following class attributes: `title`, its name in reports;
+    `training_passes`, how often a step passes each noisy input through the network for the loss (not counting attacks),
+    from which costs are estimated; `uses_soft_labels = True`, to have a teacher label the training images first; and
+    `static = False`, to disable compilation and CUDA graphs.
 
     Args:
         sigma: The standard deviation of the noise that the classifier will be smoothed with.
@@ -138,6 +140,8 @@ class Method(ABC):
     """
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
+    training_passes: ClassVar[int] = 1
     uses_soft_labels: ClassVar[bool] = False
     static: ClassVar[bool] = True
 

@@ -36,6 +36,8 @@ class CatRs(NoiseSplitMethod):
     """
 
     name = "catrs"
+    title = "CAT-RS"
+    training_passes = 2
 
     num_noises: int = at_least_one(4, "noise samples per image (M)")
     attack_radius: float = positive(1.0, "l2 radius of the attack around each noise sample (epsilon)")

@@ -31,6 +31,7 @@ class Consistency(NoiseSplitMethod):
     """
 
     name = "consistency"
+    title = "Consistency"
 
     num_noises: int = at_least_one(2, "noise samples per image (m)")
     weight: float = at_least_zero(10.0, "weight of the divergence from the mean prediction (lambda)")
@@ -65,6 +66,7 @@ class SmoothAdvConsistency(Consistency):
     """
 
     name = "smoothadv-consistency"
+    title = "SmoothAdv + Consistency"
 
     weight: float = at_least_zero(1.0, "weight of the divergence from the mean prediction (lambda)")
     attack_radius: float = positive(2.0, "l2 radius of the attack (epsilon)")

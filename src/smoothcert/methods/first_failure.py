@@ -29,6 +29,7 @@ class FirstFailure(Gaussian):
     """
 
     name = "first-failure"
+    title = "First failure"
 
     num_noises: int = at_least_one(4, "noise samples per image")
     step_size: float = positive(

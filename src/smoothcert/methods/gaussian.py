@@ -15,6 +15,7 @@ class Gaussian(NoiseSplitMethod):
     """Cross-entropy of the noisy images (Eq. 5 of the CAT-RS paper)."""
 
     name = "gaussian"
+    title = "Gaussian"
 
     num_noises: int = at_least_one(1, "noise samples per image")
 

@@ -20,6 +20,7 @@ class Macer(Method):
     """
 
     name = "macer"
+    title = "MACER"
 
     num_noises: int = at_least_one(16, "noise samples per image (k)")
     weight: float = at_least_zero(12.0, "weight of the radius term (lambda)")

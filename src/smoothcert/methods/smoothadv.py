@@ -29,6 +29,7 @@ class SmoothAdv(NoiseSplitMethod):
     """
 
     name = "smoothadv"
+    title = "SmoothAdv"
 
     num_noises: int = at_least_one(4, "noise samples per image (m)")
     attack_radius: float = positive(1.0, "l2 radius of the attack (epsilon)")

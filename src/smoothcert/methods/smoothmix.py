@@ -32,6 +32,8 @@ class SmoothMix(NoiseSplitMethod):
     """
 
     name = "smoothmix"
+    title = "SmoothMix"
+    training_passes = 2
 
     num_noises: int = at_least_one(4, "noise samples per image (m)")
     step_size: float = positive(1.0, "length of an attack step (alpha); there is no projection onto a ball")

@@ -18,6 +18,8 @@ class Stability(Method):
     """
 
     name = "stability"
+    title = "Stability"
+    training_passes = 2
 
     weight: float = at_least_zero(2.0, "weight of the stability term (gamma)")
 

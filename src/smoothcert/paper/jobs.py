@@ -14,11 +14,11 @@ from typing import Any
 
 from smoothcert.data import ImageData, find_corrupted, load_dataset, select_rows
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
-from smoothcert.report.tables.paper_numbers import method_title
 from smoothcert.results.naming import counts_path, results_name, sidecar_path
 from smoothcert.results.sidecar import read_sidecar
 from smoothcert.runtime.atomic_files import file_hash
 from smoothcert.training.config import TrainConfig
+from smoothcert.training.known_methods import method_title
 from smoothcert.training.recipes import PaperTable, load_recipe, paper_tables
 from smoothcert.training.run_folder import RunFolder
 

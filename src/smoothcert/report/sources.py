@@ -19,13 +19,13 @@ from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.report.results_reader import ResultsReader
 from smoothcert.report.tables.entries import Entry, describe
-from smoothcert.report.tables.paper_numbers import method_title
 from smoothcert.report.tables.unique_titles import make_titles_unique
 from smoothcert.results.image_lists import images_of
 from smoothcert.results.naming import is_companion, sidecar_path
 from smoothcert.results.records import COLUMNS
 from smoothcert.runtime.bounded_files import read_text
 from smoothcert.training.config import TrainConfig, read_config
+from smoothcert.training.known_methods import method_title
 from smoothcert.training.passes import passes_per_input, relative_cost
 from smoothcert.training.recipes import paper_tables
 from smoothcert.training.run_records import read_metrics, read_segments

@@ -1,13 +1,14 @@
-"""Compute the cost of training methods without importing torch. The unit is a forward pass of one input.
+"""Compute the cost of training runs without importing torch. The unit is a forward pass of one input.
 
 A backward pass costs as much as one forward pass if it computes gradients only for the inputs, else as much as two.
 """
 
 from __future__ import annotations
 
-from smoothcert.training.config import TrainConfig
+from typing import Any
 
-_TWO_LOSSES = ("stability", "smoothmix", "catrs")  # methods that pass each input through the network twice
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.known_methods import known_methods
 
 
 def passes_per_input(method: str) -> int:
@@ -16,19 +17,25 @@ def passes_per_input(method: str) -> int:
     >>> passes_per_input("gaussian"), passes_per_input("catrs")
     (3, 6)
     """
-    return 6 if method in _TWO_LOSSES else 3
+    known = known_methods().get(method)
+    return 3 * (known.training_passes if known else 1)
+
+
+def all_options(config: TrainConfig) -> dict[str, Any]:
+    """Return the options of a run's method, with defaults for options that the configuration does not state."""
+    known = known_methods().get(config.method)
+    return {**(known.defaults() if known else {}), **config.options}
 
 
 def mean_passes(config: TrainConfig) -> float:
     """Return the cost of a training step per noisy input, in forward passes, averaged over the epochs of a run.
 
-    This and `relative_cost` consider only options that the configuration sets explicitly, not the method's defaults.
-
     >>> mean_passes(TrainConfig(method="first-failure", epochs=10, options={"attack_steps": 4, "attack_epoch": 5}))
     7.0
     """
-    attacked = max(0, config.epochs - int(config.options.get("attack_epoch", 0))) / config.epochs
-    return passes_per_input(config.method) + attacked * 2 * int(config.options.get("attack_steps", 0))
+    options = all_options(config)
+    attacked = max(0, config.epochs - int(options.get("attack_epoch", 0))) / config.epochs
+    return passes_per_input(config.method) + attacked * 2 * int(options.get("attack_steps", 0))
 
 
 def votes_per_image(config: TrainConfig) -> int:
@@ -42,8 +49,8 @@ def votes_per_image(config: TrainConfig) -> int:
 def relative_cost(config: TrainConfig) -> float:
     """Return the mean cost of an epoch relative to Gaussian training with one noise sample per image.
 
-    >>> relative_cost(TrainConfig(method="consistency", options={"num_noises": 2}))
+    >>> relative_cost(TrainConfig(method="consistency"))
     2.0
     """
-    steps = int(config.options.get("num_noises", 1)) * mean_passes(config)
+    steps = int(all_options(config).get("num_noises", 1)) * mean_passes(config)
     return (steps + votes_per_image(config) / config.epochs) / passes_per_input("gaussian")

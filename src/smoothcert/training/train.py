@@ -21,8 +21,8 @@ from smoothcert.errors import UsageError, takes, unknown_name
 from smoothcert.models import Factory, UserModel, as_factory, find_factory, unwrap
 from smoothcert.runtime.environment import choose_device
 from smoothcert.training.config import TrainConfig, make_config
+from smoothcert.training.known_methods import known_methods
 from smoothcert.training.loop import TrainProgress
-from smoothcert.training.method_options import known_methods
 from smoothcert.training.prepare import OnStage, silent
 from smoothcert.training.run_data import GivenData, RunData, RunImages, check_range
 from smoothcert.training.runs import join_ranks, train_runs
@@ -180,7 +180,8 @@ def _check_settings(settings: Mapping[str, Any], method: str) -> None:
     """Raise if a setting is not a field of `TrainConfig`, belongs in `options`, or is determined by an argument."""
     arguments = inspect.signature(train).parameters.keys() - {"settings"}
     fields = {name for names in GROUPS.values() for name in names} - _FROM_ARGUMENT.keys()
-    options = known_methods().get(method, {})
+    known = known_methods().get(method)
+    options = known.options if known else {}
     for name in settings:
         if name in _FROM_ARGUMENT:
             raise UsageError(f"Expected no `{name}`, because it follows from `{_FROM_ARGUMENT[name]}`; omit it.")

@@ -12,7 +12,8 @@ from smoothcert.report.sources import Run, paper_places
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.beyond_acr import vote_shares_of
 from smoothcert.report.tables.formats import dataset_title
-from smoothcert.report.tables.paper_numbers import PAPER_METHODS, method_rank, method_title, paper_row
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS, method_rank, paper_row
+from smoothcert.training.known_methods import method_title
 from smoothcert.training.recipes import paper_tables
 
 _SIGMAS = (0.25, 0.5, 1.0)

@@ -25,11 +25,11 @@ from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import TEXT_COLUMNS, TEXT_FORMATS, dataset_title, row_lines, sheet
 from smoothcert.report.tables.paired import compare_pairs
-from smoothcert.report.tables.paper_numbers import method_title, paper_row
+from smoothcert.report.tables.paper_numbers import paper_row
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.runtime.typed_files import Json
-from smoothcert.training.config import TrainConfig
-from smoothcert.training.method_options import known_methods
+from smoothcert.training.known_methods import method_title
+from smoothcert.training.passes import all_options
 
 _PATH = re.compile(r"""(?:(?<![^\s"'(=])(?:~|\.\.)?|\b[A-Za-z]:)[/\\](?:[^\s/\\"']+[/\\])+([^\s/\\"']*)""")
 # Bin edges of the histograms of vote shares; bins are narrower near 1, where the radius grows without bound.
@@ -90,7 +90,7 @@ def varied_options(runs: Sequence[Run]) -> list[Json | None]:
 
     Each item contains the option's name and value; it is None unless exactly one numerical option varies.
     """
-    options = {at: _all_options(run.config) for at, run in enumerate(runs) if run.config and run.entry.method}
+    options = {at: all_options(run.config) for at, run in enumerate(runs) if run.config and run.entry.method}
     varied: list[Json | None] = [None] * len(runs)
     for members in grouped(options, lambda at: (runs[at].entry.method, runs[at].entry.group)):
         numbers = {key for at in members for key, value in options[at].items() if isinstance(value, int | float)}
@@ -99,12 +99,6 @@ def varied_options(runs: Sequence[Run]) -> list[Json | None]:
             if len(differing) == 1 and differing[0] in options[at]:
                 varied[at] = {"name": differing[0], "value": options[at][differing[0]]}
     return varied
-
-
-def _all_options(config: TrainConfig) -> Mapping[str, Any]:
-    """Return the options of a run's method, with defaults for options that the configuration does not state."""
-    options = known_methods().get(config.method, {})
-    return {**{name: option["default"] for name, option in options.items()}, **config.options}
 
 
 def _run_json(run: Run, row: TableRow, table: Table, grid: RadiusGrid, votes: Votes | None) -> Json:

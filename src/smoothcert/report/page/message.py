@@ -9,7 +9,6 @@ from smoothcert.report.page.phrases import SIGMA, Trained, ahead_text, at_sigma,
 from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
-from smoothcert.report.tables.paper_numbers import method_title
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.report.tables.winners import (
     BestAt,
@@ -22,6 +21,7 @@ from smoothcert.report.tables.winners import (
 )
 from smoothcert.runtime.typed_files import Json
 from smoothcert.training.config import TrainConfig
+from smoothcert.training.known_methods import method_title
 
 
 def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Sequence[str]]) -> list[Json]:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from smoothcert.model_names import is_bundled
-from smoothcert.report.tables.paper_numbers import ALIASES, PAPER_METHODS, method_title
+from smoothcert.report.tables.paper_numbers import ALIASES, PAPER_METHODS
 from smoothcert.report.tables.protocol import protocol_of
 from smoothcert.results.records import Results
 from smoothcert.statistics.bounds import largest_radius
+from smoothcert.training.known_methods import method_title
 
 _FILE_NAME = re.compile(r"(?P<method>.+)-(?P<sigma>\d+(\.\d+)?)")
 

@@ -14,19 +14,11 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-PAPER_METHODS = {
-    "gaussian": "Gaussian",
-    "stability": "Stability",
-    "smoothadv": "SmoothAdv",
-    "macer": "MACER",
-    "consistency": "Consistency",
-    "smoothmix": "SmoothMix",
-    "catrs": "CAT-RS",
-}
-"""The paper's methods and their printed names, in the order of its tables."""
+from smoothcert.training.known_methods import method_title
 
-OTHER_METHODS = {"smoothadv-consistency": "SmoothAdv + Consistency", "first-failure": "First failure"}
-"""Names of methods that the paper's tables omit."""
+_ORDER = ("gaussian", "stability", "smoothadv", "macer", "consistency", "smoothmix", "catrs")
+PAPER_METHODS = {name: method_title(name) for name in _ORDER}
+"""The paper's methods and their printed names, in the order of its tables."""
 
 ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
 """Methods by the alternative names that published results files use."""
@@ -43,15 +35,6 @@ class PaperRow:
     acr_std: float | None = None  # over seeds
     hours: float | None = None  # of training on a Titan X
     linf: Mapping[float, float] = field(default_factory=dict)  # certified accuracy by l_inf radius
-
-
-def method_title(method: str | None, default: str = "") -> str:
-    """Return the display name of a method; for an unknown method, `default` or else its own name.
-
-    >>> method_title("first-failure"), method_title("mine"), method_title(None, "a run")
-    ('First failure', 'mine', 'a run')
-    """
-    return {**PAPER_METHODS, **OTHER_METHODS}.get(method or "", default or method or "")
 
 
 def method_rank(method: str | None) -> int:

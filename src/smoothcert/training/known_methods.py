@@ -1,0 +1,68 @@
+"""Describe the training methods, from loaded classes or else from a JSON file, without importing torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).with_name("known_methods.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownMethod:
+    """The facts about a method that are needed without torch. `options` has the default and help of each option."""
+
+    title: str
+    training_passes: int
+    options: Mapping[str, Mapping[str, Any]]
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the default of each option."""
+        return {name: option["default"] for name, option in self.options.items()}
+
+
+def known_methods() -> Mapping[str, KnownMethod]:
+    """Return the methods by name, including registered ones.
+
+    Importing `smoothcert.methods` requires torch. Methods can be registered only after it is imported, so until then
+    the JSON file, which describes the package's own methods, is complete.
+
+    >>> known_methods()["consistency"].defaults()
+    {'num_noises': 2, 'weight': 10.0, 'entropy_weight': 0.5}
+    """
+    loaded = sys.modules.get("smoothcert.methods")
+    return _own_methods() if loaded is None else {name: _describe(method) for name, method in loaded.METHODS.items()}
+
+
+def method_title(method: str | None, default: str = "") -> str:
+    """Return the display name of a method; for one that has no title, `default` or else its own name.
+
+    >>> method_title("first-failure"), method_title("mine"), method_title(None, "a run")
+    ('First failure', 'mine', 'a run')
+    """
+    known = known_methods().get(method or "")
+    return (known.title if known else "") or default or method or ""
+
+
+def option_type(default: Any) -> type:
+    """Return the type of an option with this default. A default of None means an optional int."""
+    return int if default is None else type(default)
+
+
+@cache
+def _own_methods() -> Mapping[str, KnownMethod]:
+    return {name: KnownMethod(**facts) for name, facts in json.loads(TABLE.read_text(encoding="utf-8")).items()}
+
+
+def _describe(method: Any) -> KnownMethod:
+    options = {
+        field.name: {"default": field.default, "help": field.metadata.get("help", "option of this method")}
+        for field in dataclasses.fields(method)
+        if field.name != "sigma"
+    }
+    return KnownMethod(vars(method).get("title", ""), method.training_passes, options)  # titles are not inherited
