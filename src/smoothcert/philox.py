@@ -42,8 +42,8 @@ class Purpose(IntEnum):
 def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:
     """Encrypt four counter words (int64 tensors below 2**32, any broadcastable shapes) with ten rounds.
 
-    Words are kept in 64 bits and masked to 32 bits only before a multiplication and at the end. The first rounds cost
-    almost nothing, because at first each word varies along one axis only.
+    Words are kept in 64 bits and masked to 32 bits only before a multiplication and at the end. Words are
+    broadcast only as rounds combine them, so the first rounds are cheap if each word varies along one axis.
     """
     c0, c1, c2, c3 = (torch.as_tensor(word) for word in counter)
     k0, k1 = key

@@ -86,7 +86,7 @@ class Tracker:
 
 @dataclass(frozen=True)
 class InTurn:
-    """Process images in order, as many at once as fill the device; finish images in progress first."""
+    """Process images in order, as many at once as fill the device; images in progress go before new ones."""
 
     tracker: Tracker
     capacity: int

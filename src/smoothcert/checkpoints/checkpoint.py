@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors files with the weights of a model and a description of it, as in docs/formats.md."""
+"""Checkpoints: safetensors files with the weights of a model and a description of it; see docs/formats.md."""
 
 from __future__ import annotations
 

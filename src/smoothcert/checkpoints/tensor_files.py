@@ -37,7 +37,7 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _sort_metadata(path: Path) -> None:
-    """Sort the header's entries, since safetensors does not, so that equal models give equal files."""
+    """Sort the header's metadata, since safetensors does not, so that equal models give equal files."""
     with path.open("r+b") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))

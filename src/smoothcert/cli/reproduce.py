@@ -37,7 +37,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--plan", action="store_true", help="print the remaining work and a time estimate, and exit")
     group = parser.add_argument_group("protocol")
     group.add_argument(
-        "--precision", metavar="NAME", help="training precision (default: as in an existing run, else the recipe's)"
+        "--precision", metavar="NAME", help="training precision (default: that of an existing run, else the recipe's)"
     )
     text = "noise samples per image (default: 100,000)"
     group.add_argument("--n", "--N", type=int, default=100_000, metavar="N", help=text)

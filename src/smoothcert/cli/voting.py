@@ -109,7 +109,7 @@ def print_summaries(
 ) -> None:
     """Print a summary of each results file: a line of text or, as JSON, an object (a list for several files).
 
-    `summarize` computes the values of a summary from the rows of a file, and `text` formats them as a line.
+    `summarize` computes the values of a summary from the rows of a file; `text` is the format string of the line.
     """
     summaries = []
     for name, out in outs.items():

@@ -238,7 +238,7 @@ def _refuse_sizes(name: str, resize: int | None, crop: int | None) -> None:
 
 
 def path_of(name: str) -> Path | None:
-    """Return the absolute path of a dataset given by its path, or None for a dataset given by its name."""
+    """Return the absolute path if `name` is an existing path and not the name of a dataset, else None."""
     path = Path(name).expanduser()
     known = canonical_name(name) in DIMENSIONS or name in REGISTERED
     return path.resolve() if path.exists() and not known else None

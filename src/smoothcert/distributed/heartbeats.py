@@ -30,7 +30,7 @@ _SECONDS_TO_BE_READ = 2.0  # time for the other ranks to learn that rank 0 repor
 
 
 def rank_timeout() -> float:
-    """Return the seconds without a heartbeat after which a rank is dead: $SMOOTHCERT_RANK_TIMEOUT, by default 60."""
+    """Return the seconds without a heartbeat after which a rank counts as dead: $SMOOTHCERT_RANK_TIMEOUT or 60."""
     text = os.environ.get("SMOOTHCERT_RANK_TIMEOUT", "60")
     try:
         seconds = float(text)

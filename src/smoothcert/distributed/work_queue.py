@@ -136,7 +136,7 @@ class _Queue:
         return dead
 
     def _owner(self, ticket: int) -> int:
-        """Return the rank that drew a ticket. If none is recorded, return a dead rank, or -1 if all ranks are alive."""
+        """Return the rank that drew a ticket. If none is recorded, assume a dead rank, or -1 if all are alive."""
         if ticket not in self._owners:
             key = f"owner/{ticket}"
             if not self._has(key):

@@ -175,7 +175,7 @@ def _(gradient: Tensor, kept: Any, weights: Any) -> tuple[Tensor, Tensor]:
 
 
 class AttackLayers(torch.autograd.Function):
-    """Differentiable `attack_layers`, in a form that `torch.compile` can also trace inside attacks."""
+    """Differentiable `attack_layers` that `torch.compile` can trace, even inside attacks."""
 
     @staticmethod
     def forward(images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor) -> tuple[Tensor, Tensor]:

@@ -82,7 +82,7 @@ def build_user_model(
     """
     made = _call(factory, num_classes=num_classes, input_shape=tuple(input_shape))
     if not isinstance(made, nn.Module):
-        raise UsageError(f"Expected the factory of a model to return an `nn.Module`, but got {kind_of(made)}.")
+        raise UsageError(f"Expected the model factory to return an `nn.Module`, but got {kind_of(made)}.")
     network = unwrap(made)
     kind = type(network).__name__
     training = network.training
@@ -109,7 +109,7 @@ def build_user_model(
 
 
 def as_factory(model: Any) -> Factory:
-    """Return a factory of networks: `model` itself if it is a function or class, or a factory that copies a module."""
+    """Return a factory of networks: `model` itself if it is a function or class, or one that copies it if it is a module."""
     if isinstance(model, nn.Module):
         return ModuleCopies(model)
     if not callable(model):

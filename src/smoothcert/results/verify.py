@@ -39,7 +39,7 @@ def read_verified(path: Path) -> Results:
 
 
 def verify_results(path: Path, results: Results) -> None:
-    """Raise UnverifiedError if rows contradict the votes or the sidecar beside them."""
+    """Raise UnverifiedError if rows contradict the votes or the sidecar beside the file."""
     contradicting = results.idx[results.correct != (results.predict == results.label)]
     if len(contradicting):
         raise UnverifiedError(path, f"the column `correct` of image {contradicting[0]} contradicts its label and class")

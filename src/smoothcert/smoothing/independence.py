@@ -56,8 +56,8 @@ class IndependenceCheck:
     """Comparison of a model's scores for the same inputs, before and after votes are counted.
 
     `draw` returns a given number of noisy copies of `clean`, an input whose votes are counted. With `fixed_shape`, all
-    batches have the size `micro_batch`. A `thorough` check also compares the scores of inputs alone with their scores
-    in a mixed batch.
+    batches have the size `micro_batch`. A `thorough` check also compares each input's scores in a batch of
+    its copies with its scores in a mixed batch.
     """
 
     def __init__(

@@ -74,8 +74,8 @@ def copy_module(network: Any, count: int) -> list[nn.Module]:
     """Return copies of a module for other threads, or [] if copies may be unsafe. Copies share the parameters.
 
     A thread with its own copy does not see attributes that another thread writes. Copies are unsafe if the module
-    contains functions, such as hooks, which are not copied and may have state, or random generators, whose copies would
-    all draw the same numbers.
+    has hooks or closures, which are not copied and may have state, or random generators, whose copies would all draw
+    the same numbers.
     """
     if not isinstance(network, nn.Module) or any(map(_has_functions, network.modules())):
         return []

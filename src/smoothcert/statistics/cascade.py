@@ -79,7 +79,7 @@ class CascadeRule:
         """Raise UsageError if not even n unanimous votes let the first level answer."""
         if not self._answer_radius(0, np.array([n]), np.array([n]))[0] > 0:
             raise UsageError(
-                f"With n = {n:,} and alpha = {self.alpha:g} the first level never answers: not even unanimous votes "
+                f"With n = {n:,} and alpha = {self.alpha:g}, the first level never answers: not even unanimous votes "
                 f"prove a class probability above `p0` = {self.p0:g}; use a larger n or a smaller `p0`."
             )
 

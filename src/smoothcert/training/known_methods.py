@@ -15,7 +15,7 @@ TABLE = Path(__file__).with_name("known_methods.json")
 
 @dataclasses.dataclass(frozen=True)
 class KnownMethod:
-    """The facts about a method that are needed without torch. `options` has the default and help of each option."""
+    """A method as described to code without torch. `options` maps each option to its default and help."""
 
     title: str
     training_passes: int

@@ -98,7 +98,7 @@ def train_runs(
         device: Device to train on; default: the GPU if there is one, else the CPU.
         compile: Compile the training steps; default: only for long runs on a GPU.
         workers: Processes that decode image folders; default: this process's share of the cores, at most 16.
-        on_stage: Called when a stage begins; returns a callback for its progress.
+        on_stage: Called with the kind and name of each stage when it begins; returns a callback for its progress.
         time_limit: Seconds after which the state of every run is saved and OutOfTimeError is raised.
         data: Source of the data of the runs; default: the datasets that their configurations name.
         factory: Function that creates the networks of the runs; default: from the names of their architectures.

@@ -84,7 +84,7 @@ def train(
 
     The run has a folder with its configuration, metrics, state, final weights and model card. The same call resumes an
     interrupted run or loads a finished one. On a CPU with the same number of threads, a resumed run ends with
-    bit-identical weights. Under torchrun, all processes share each mini-batch.
+    bit-identical weights. Under torchrun, each mini-batch is split among the processes.
 
     Args:
         model: A class or function that creates the network; a module, of which a copy is trained; or the name of an
@@ -120,7 +120,7 @@ def train(
         on_metrics: Called after every epoch, in one process only, with a dictionary of its metrics: `epoch`,
             `learning_rate`, `loss`, `test_accuracy` and `validation_accuracy` if measured, the method's own values, and
             `seconds`. If it raises an error, training stops and can be resumed.
-        on_stage: Called when a stage begins; returns a callback for its progress.
+        on_stage: Called with the kind and name of each stage when it begins; returns a callback for its progress.
         **settings: Any other field of `TrainConfig`, such as `batch_norm="synced"` or `label_sigma=0.5`.
 
     Returns:

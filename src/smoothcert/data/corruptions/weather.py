@@ -90,7 +90,7 @@ def snow(
     sigma: float,
     share: float,
 ) -> Image:
-    """Whiten the image and add snowflakes: noise above a threshold, magnified and motion-blurred."""
+    """Make the image paler and add snowflakes: noise above a threshold, magnified and motion-blurred."""
     flakes = zoom(random.normal(mean, spread, size=(*image.shape[:2], 1)), size)
     flakes = cut_to_bytes(np.clip(np.where(flakes < threshold, 0.0, flakes), 0, 1))
     flakes = smear(flakes, radius, sigma, random.uniform(-135, -45))

@@ -1,4 +1,4 @@
-"""Create and save matplotlib figures; the same commands write the same bytes."""
+"""Create and save matplotlib figures; PDF, SVG and PNG files are reproducible byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw one image with each of the corruptions, as in figures 7 and 8 of the paper."""
+"""Draw an image under each corruption, as in figures 7 and 8 of the CAT-RS paper."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def _method_index(name: str) -> int | None:
 
 
 def _label_settings(figure: Any, panels: Sequence[Panel]) -> None:
-    """Label points with their settings, wherever a label does not overlap anything."""
+    """Label points with their settings; omit labels that would overlap something."""
     from matplotlib.transforms import Bbox
 
     figure.draw_without_rendering()  # computes the layout

@@ -25,9 +25,9 @@ from smoothcert.training.known_methods import method_title
 
 
 def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Sequence[str]]) -> list[Json]:
-    """Return the message and the best run per radius of each dataset; runs are in the order of the table's rows.
+    """Return the message of each dataset, with its best run at each radius.
 
-    `absent` contains, by dataset, the names of networks that have results on corrupted images only.
+    `runs` must be in the order of the table's rows. `absent` contains, by dataset, the names of networks that have results on corrupted images only.
     """
     positions = {id(row): position for position, row in enumerate(table.rows)}
     configs = {id(row): run.config for row, run in zip(table.rows, runs, strict=True)}

@@ -58,7 +58,7 @@ def build_table(
     paper: bool = False,
     gray: bool = False,
 ) -> Table:
-    """Return the table of several runs, sorted by dataset, noise level, number of images and the paper's methods.
+    """Return the table of several runs, sorted by dataset, noise level, images (most first) and method (as in the paper).
 
     Args:
         entries: The runs, as returned by `describe`.
@@ -67,7 +67,7 @@ def build_table(
         linf: l_inf radii of further accuracy columns.
         baseline: Name or method of the entry with which other entries are compared in ACR, on shared images.
         paper: Attach the paper's numbers to the rows.
-        gray: Mark accuracies that a Gaussian run with a similar training cost exceeds, see `_mark_worse`.
+        gray: Mark accuracies below those of a comparable Gaussian run, see `_mark_worse`.
 
     Raises:
         UsageError: If the radii are invalid, or the entries cannot be compared.
@@ -133,9 +133,9 @@ def _mark_rows(rows: Sequence[TableRow]) -> None:
 
 
 def _mark_worse(rows: Sequence[TableRow]) -> None:
-    """Mark the accuracies of each row that are lower than those of a Gaussian run with a similar training cost.
+    """Mark the accuracies of each row that are lower than those of a comparable Gaussian run.
 
-    The Gaussian run is the most expensive one that costs no more than the row or, without one, the cheapest one.
+    This is the most expensive Gaussian run that costs no more than the row; if there is none, the cheapest.
     """
     gaussians = sorted((row for row in rows if row.entry.method == "gaussian"), key=lambda row: row.entry.cost or 0.0)
     for row in rows:
