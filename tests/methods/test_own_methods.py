@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 import smoothcert
-from smoothcert.cli import build_parser
+from smoothcert.cli import build_parser, main
 from smoothcert.cli.train import resolve
 from smoothcert.errors import UsageError
 from smoothcert.methods import METHODS, Method, StepOutput, create_method
@@ -63,6 +63,17 @@ def test_reports_use_the_title_and_cost_of_a_registered_method(known_methods):
     assert method_title("thrice") == "thrice", "titles are not inherited"
     assert relative_cost(TrainConfig(method="twice")) == 2
     assert relative_cost(TrainConfig(method="thrice")) == 6
+
+
+def test_an_option_with_the_name_of_a_setting_is_refused(known_methods, capsys):
+    @smoothcert.register_method
+    @dataclass(frozen=True, kw_only=True)
+    class Heavy(Twice):
+        name = "heavy"
+        momentum: float = positive(0.5, "an option that hides a setting")
+
+    assert main(["train", "--help"]) == 2
+    assert "Option momentum of method heavy has the name of a setting; rename it." in capsys.readouterr().err
 
 
 def test_methods_that_cannot_be_registered(known_methods):

@@ -60,6 +60,13 @@ def test_published_results_match_the_linf_table(shared, method):
     assert [f"{value:.1f}" for value in accuracy] == [printed["0"], printed["2/255"]]
 
 
+def test_titles_of_linf_columns(shared, recwarn):
+    entry = describe(read_results(published(shared, "catrs", "0.25")), dataset="cifar10")
+    titles = to_text(build_table([entry], linf=(2 / 255, 0.01, 1e308))).splitlines()[0]
+    assert "l_inf 2/255  l_inf 0.01  l_inf 1e+308" in titles
+    assert not recwarn.list
+
+
 def test_report_command_adds_the_papers_numbers(shared, capsys):
     files = [str(published(shared, method, sigma)) for method, sigma in PUBLISHED]
     assert main(["report", *files, "--dataset", "CIFAR-10", "--paper", "--json"]) == 0

@@ -30,8 +30,8 @@ class _Held:
 class Sampler:
     """Counts votes of images stage by stage; no micro-batch is counted twice.
 
-    Images are identified by their place in `indices`. All requested images are processed together. Every micro-batch
-    starts at a multiple of the micro-batch size, so a vote does not depend on which other images are requested. Votes
+    Images are identified by their place in `indices`. All requested images are processed together, but a
+    micro-batch holds samples of one image, always the same ones, so a vote does not depend on the other images. Votes
     beyond the requested stage are kept for later stages.
     """
 

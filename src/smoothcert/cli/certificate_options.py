@@ -41,7 +41,8 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--noise", default="gaussian", help="gaussian (default), for l2 radii, or uniform, for l1 radii")
     text = "use integer noise, so that certificates of 8-bit images hold despite floating-point rounding"
     group.add_argument("--sound", action="store_true", help=text)
-    group.add_argument("--bound", default="one-sided", help="confidence bound: one-sided (default), randomised or two-sided")
+    text = "confidence bound: one-sided (default), randomised or two-sided"
+    group.add_argument("--bound", default="one-sided", help=text)
 
 
 def check_certificate_options(args: argparse.Namespace) -> None:

@@ -191,7 +191,7 @@ class AttackLayers(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the arguments of `forward`."""
+        """Return the gradients of `images` and `shortcut` only."""
         out, kept, weights = ctx.saved_tensors
         masked = torch.ops.aten.threshold_backward(gradient, out, 0)
         images, shortcut = attack_layers_gradient(masked, kept, weights)

@@ -1,13 +1,17 @@
 """The contract of a training method: a frozen dataclass of hyperparameters that implements `step`.
 
-Each hyperparameter becomes a flag of `smoothcert train` and an entry of recipes. `smoothcert.register_method` has an
-example; CONTRIBUTING.md lists what else a method of the package needs. A step must keep to these rules:
+Each hyperparameter becomes a flag of `smoothcert train` and an entry of recipes. Costs are estimated from the class
+attributes `training_passes` and `plain_options` and from the options `num_noises`, `attack_steps` and `attack_epoch`.
+`smoothcert.register_method` has an example; CONTRIBUTING.md lists what else a method of the package needs. A step must
+keep to these rules:
 
 - The loss is a mean over the images of `x`, so that the losses of processes that share a mini-batch can be averaged.
 - All random numbers come from `draws`, so that runs are reproducible and can resume.
 - Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
   If some passes through the network are needed in certain epochs only, `at_epoch` returns a cheaper method for the
   other epochs.
+- `parts` has the same names in every step, unless `at_epoch` returns another method.
+- In a compiled step, `self.sigma` and options of type `float` are tensors.
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
   compiled and captured as CUDA graphs. If a method has to break this rule, set `static = False`.
 
@@ -122,10 +126,10 @@ class Method(ABC):
     """Base class of training methods; see `register_method` for an example, the module's docstring for the rules.
 
     A subclass is a frozen, keyword-only dataclass with a class attribute `name`, its hyperparameters as fields with
-    defaults, and `step`. It may also set the following class attributes: `title`, its name in reports;
-    `training_passes`, how often a step passes each noisy input through the network for the loss (not counting attacks),
-    from which costs are estimated; `uses_soft_labels = True`, to have a teacher label the training images first; and
-    `static = False`, to disable compilation and CUDA graphs.
+    defaults, and `step`. Other class attributes are optional: `title` is its name in reports. `training_passes` is the
+    number of forward passes per noise sample that the loss backpropagates through, and `plain_options` are option
+    values with which a step is a single such pass without an attack. `uses_soft_labels = True` has a teacher label the
+    training images first. `static = False` disables compilation and CUDA graphs.
 
     Args:
         sigma: The standard deviation of the noise that the classifier will be smoothed with.
@@ -142,6 +146,7 @@ class Method(ABC):
     name: ClassVar[str]
     title: ClassVar[str] = ""
     training_passes: ClassVar[int] = 1
+    plain_options: ClassVar[Mapping[str, Any]] = {}
     uses_soft_labels: ClassVar[bool] = False
     static: ClassVar[bool] = True
 
@@ -162,8 +167,8 @@ class Method(ABC):
     def at_epoch(self, epoch: int) -> Self:
         """Return the method to use in an epoch; by default, `self`.
 
-        Override this if the passes through the network change with the epoch. Each distinct method that is
-        returned is compiled separately and gets its own CUDA graphs.
+        Override this if the passes through the network change with the epoch. At each change, the step is compiled
+        again and gets its own CUDA graphs.
         """
         return self
 

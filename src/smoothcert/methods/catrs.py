@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,7 @@ class CatRs(NoiseSplitMethod):
     name = "catrs"
     title = "CAT-RS"
     training_passes = 2
+    plain_options: ClassVar[Mapping[str, Any]] = {"high": "none"}
 
     num_noises: int = at_least_one(4, "noise samples per image (M)")
     attack_radius: float = positive(1.0, "l2 radius of the attack around each noise sample (epsilon)")

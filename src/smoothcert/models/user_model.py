@@ -109,7 +109,7 @@ def build_user_model(
 
 
 def as_factory(model: Any) -> Factory:
-    """Return a factory of networks: `model` itself if it is a function or class, or one that copies it if it is a module."""
+    """Return a factory: `model` itself if it is a function or class, or one that copies it if it is a module."""
     if isinstance(model, nn.Module):
         return ModuleCopies(model)
     if not callable(model):

@@ -25,8 +25,8 @@ from smoothcert.results.naming import is_companion, sidecar_path
 from smoothcert.results.records import COLUMNS
 from smoothcert.runtime.bounded_files import read_text
 from smoothcert.training.config import TrainConfig, read_config
-from smoothcert.training.known_methods import method_title
-from smoothcert.training.passes import passes_per_input, relative_cost
+from smoothcert.training.known_methods import known_methods, method_title
+from smoothcert.training.passes import TRAINING_PASS, relative_cost
 from smoothcert.training.recipes import paper_tables
 from smoothcert.training.run_records import read_metrics, read_segments
 
@@ -158,10 +158,12 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
 
 def _training_cost(run: Run) -> float | None:
     """Return the cost of training per image in forward passes; None for cascades, ensembles and unknown training."""
-    if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
+    if run.config is None or run.config.method not in known_methods():
+        return None
+    if {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
         return None
     try:
-        return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
+        return run.config.epochs * relative_cost(run.config) * TRAINING_PASS
     except (TypeError, ValueError, OverflowError) as error:  # invalid options
         raise SmoothcertError(
             f"{run.path.parent / 'config.toml'} has invalid options for its method; restore the file."

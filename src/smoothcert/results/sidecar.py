@@ -1,7 +1,7 @@
 """Sidecar of a results file: a JSON file that describes how the rows were computed.
 
-`settings` contains everything that the rows depend on. `segments` contains one entry for each time the run was started
-or resumed, with the device, the versions and the time spent.
+`settings` cannot change once there are rows. `segments` has one entry for each time the run was started or resumed,
+with the device, versions, time spent and, if known, the kernel and the Python function or module.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class CascadeSettings(TypedDict):
 
 
 class Settings(TypedDict, total=False):
-    """Everything that the rows depend on."""
+    """The settings of the rows; they cannot change once there are rows."""
 
     task: str
     n0: Count
@@ -96,7 +96,7 @@ class Settings(TypedDict, total=False):
 
 
 class Segment(TypedDict, total=False):
-    """One start or resumption of a run: its device, versions and time."""
+    """One start or resumption of a run: its device, versions, time and kernel, and the model if it is a function."""
 
     first_row: Index
     first_look: Index

@@ -97,7 +97,7 @@ def _check_limit(path: Path, results: Results, limit: float, evidence: str, advi
 
 
 def _check_images(path: Path, idx: Ints, images: Any, *, sequential: bool) -> None:
-    """Raise unless the rows are for the first of `images` or, if `sequential`, for some of `images`, in order."""
+    """Raise unless the rows are for a prefix of `images` or, if `sequential`, for a subset in the same order."""
     named = images_of(images)
     expected = sorted(named) if is_joined(images) else named
     if sequential:

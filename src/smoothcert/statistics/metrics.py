@@ -137,7 +137,9 @@ def linf_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike, dimensio
         [1.0, 0.5]
     """
     check_count("dimensions", dimensions)
-    return certified_accuracy(radius, correct, as_floats("at", at) * math.sqrt(dimensions))
+    with np.errstate(over="ignore"):
+        at = as_floats("at", at) * math.sqrt(dimensions)
+    return certified_accuracy(radius, correct, at)
 
 
 def abstention_rate(predict: ArrayLike) -> float:
@@ -334,7 +336,9 @@ def paired_difference(
     """
     for name, results in (("first", first), ("second", second)):
         if len(results) != 3 or as_floats(name, results[0]).shape != as_floats(name, results[1]).shape:
-            raise UsageError(f"Expected `{name}` to be (indices, radii, correctness) of equal lengths, but got {quote(results)}.")
+            raise UsageError(
+                f"Expected `{name}` to be (indices, radii, correctness) of equal lengths, but got {quote(results)}."
+            )
     (idx1, values1), (idx2, values2) = ((np.asarray(i), robust_radius(r, c)) for i, r, c in (first, second))
     _, at1, at2 = np.intersect1d(idx1, idx2, return_indices=True)
     if not len(at1):

@@ -10,7 +10,7 @@ import torch
 from smoothcert.errors import UsageError
 from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
-from smoothcert.training.passes import all_options, mean_passes
+from smoothcert.training.passes import mean_passes, num_noises
 from smoothcert.training.settings import FINGERPRINTS
 
 _PASSES_THAT_PAY = 150e6  # forward passes above which compilation saves time; measured, see benchmarks/README.md
@@ -86,7 +86,7 @@ def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
 def step_passes(config: TrainConfig) -> float:
     """Return the cost of a training step on all its inputs, in forward passes, averaged over the epochs of a run."""
     images = max(1, config.batch // split_of(config))
-    return images * int(all_options(config).get("num_noises", 1)) * mean_passes(config)
+    return images * num_noises(config) * mean_passes(config)
 
 
 def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:

@@ -10,6 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from smoothcert.errors import UsageError
+from smoothcert.training.settings import RunSettings
+
 TABLE = Path(__file__).with_name("known_methods.json")
 
 
@@ -19,7 +22,12 @@ class KnownMethod:
 
     title: str
     training_passes: int
+    plain_options: Mapping[str, Any]
     options: Mapping[str, Mapping[str, Any]]
+
+    def is_plain(self, options: Mapping[str, Any]) -> bool:
+        """Return True if, with these options, a step is one training pass without an attack."""
+        return bool(self.plain_options) and self.plain_options.items() <= options.items()
 
     def defaults(self) -> dict[str, Any]:
         """Return the default of each option."""
@@ -35,8 +43,8 @@ def known_methods() -> Mapping[str, KnownMethod]:
     >>> known_methods()["consistency"].defaults()
     {'num_noises': 2, 'weight': 10.0, 'entropy_weight': 0.5}
     """
-    loaded = sys.modules.get("smoothcert.methods")
-    return _own_methods() if loaded is None else {name: _describe(method) for name, method in loaded.METHODS.items()}
+    loaded = getattr(sys.modules.get("smoothcert.methods"), "METHODS", None)
+    return _own_methods() if loaded is None else {name: _describe(method) for name, method in loaded.items()}
 
 
 def method_title(method: str | None, default: str = "") -> str:
@@ -65,4 +73,7 @@ def _describe(method: Any) -> KnownMethod:
         for field in dataclasses.fields(method)
         if field.name != "sigma"
     }
-    return KnownMethod(vars(method).get("title", ""), method.training_passes, options)  # titles are not inherited
+    if taken := options.keys() & {field.name for field in dataclasses.fields(RunSettings)}:
+        raise UsageError(f"Option {min(taken)} of method {method.name} has the name of a setting; rename it.")
+    title = vars(method).get("title", "")  # not inherited
+    return KnownMethod(title, method.training_passes, method.plain_options, options)

@@ -10,15 +10,8 @@ from typing import Any
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.known_methods import known_methods
 
-
-def passes_per_input(method: str) -> int:
-    """Return the cost of a method's training step per noisy input, in forward passes, without attacks.
-
-    >>> passes_per_input("gaussian"), passes_per_input("catrs")
-    (3, 6)
-    """
-    known = known_methods().get(method)
-    return 3 * (known.training_passes if known else 1)
+TRAINING_PASS = 3
+"""Cost of a forward pass and a backward pass that computes gradients for the weights."""
 
 
 def all_options(config: TrainConfig) -> dict[str, Any]:
@@ -30,12 +23,23 @@ def all_options(config: TrainConfig) -> dict[str, Any]:
 def mean_passes(config: TrainConfig) -> float:
     """Return the cost of a training step per noisy input, in forward passes, averaged over the epochs of a run.
 
+    The cost of a method that is not registered is that of Gaussian training.
+
     >>> mean_passes(TrainConfig(method="first-failure", epochs=10, options={"attack_steps": 4, "attack_epoch": 5}))
     7.0
+    >>> mean_passes(TrainConfig(method="catrs")), mean_passes(TrainConfig(method="catrs", options={"high": "none"}))
+    (14.0, 3.0)
     """
-    options = all_options(config)
-    attacked = max(0, config.epochs - int(options.get("attack_epoch", 0))) / config.epochs
-    return passes_per_input(config.method) + attacked * 2 * int(options.get("attack_steps", 0))
+    known, options = known_methods().get(config.method), all_options(config)
+    if known is None or known.is_plain(options):
+        return float(TRAINING_PASS)
+    attacked = max(0, config.epochs - int(options.get("attack_epoch") or 0)) / config.epochs
+    return known.training_passes * TRAINING_PASS + attacked * 2 * int(options.get("attack_steps") or 0)
+
+
+def num_noises(config: TrainConfig) -> int:
+    """Return the number of noise samples per training image."""
+    return int(all_options(config).get("num_noises") or 1)
 
 
 def votes_per_image(config: TrainConfig) -> int:
@@ -49,8 +53,10 @@ def votes_per_image(config: TrainConfig) -> int:
 def relative_cost(config: TrainConfig) -> float:
     """Return the mean cost of an epoch relative to Gaussian training with one noise sample per image.
 
+    Teachers and soft labels are not counted.
+
     >>> relative_cost(TrainConfig(method="consistency"))
     2.0
     """
-    steps = int(all_options(config).get("num_noises", 1)) * mean_passes(config)
-    return (steps + votes_per_image(config) / config.epochs) / passes_per_input("gaussian")
+    steps = num_noises(config) * mean_passes(config)
+    return (steps + votes_per_image(config) / config.epochs) / TRAINING_PASS

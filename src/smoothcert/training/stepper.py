@@ -147,7 +147,7 @@ class Stepper:
         return output.loss, output.watched()
 
     def _sum_over_ranks(self, values: Tensor, share: BatchShare) -> None:
-        """Sum gradients, watched values and buffers over the ranks, in one exchange per dtype.
+        """Combine gradients, watched values and buffers of the ranks, in one exchange per dtype.
 
         If a network skips layers at random, ranks may use different parameters. A parameter has a zero gradient on
         ranks that did not use it. If no rank did, it has none, so that the optimizer skips it, as in a single process.

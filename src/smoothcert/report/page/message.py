@@ -27,7 +27,8 @@ from smoothcert.training.known_methods import method_title
 def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Sequence[str]]) -> list[Json]:
     """Return the message of each dataset, with its best run at each radius.
 
-    `runs` must be in the order of the table's rows. `absent` contains, by dataset, the names of networks that have results on corrupted images only.
+    `runs` must be in the order of the table's rows. `absent` contains, by dataset, the names of networks that have
+    results on corrupted images only.
     """
     positions = {id(row): position for position, row in enumerate(table.rows)}
     configs = {id(row): run.config for row, run in zip(table.rows, runs, strict=True)}

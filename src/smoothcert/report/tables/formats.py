@@ -235,8 +235,8 @@ FORMATS: dict[str, Callable[[Table | Sheet], str]] = {
 
 
 def _fraction(epsilon: float) -> str:
-    over = Fraction(epsilon * 255).limit_denominator(1000)
-    return f"{over}/255" if over.denominator == 1 else f"{epsilon:g}"
+    over = (Fraction(epsilon) * 255).limit_denominator(1000)
+    return f"{over}/255" if over.denominator == 1 and epsilon <= 1 else f"{epsilon:g}"
 
 
 def _one_line(text: str) -> str:

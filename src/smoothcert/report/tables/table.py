@@ -58,7 +58,7 @@ def build_table(
     paper: bool = False,
     gray: bool = False,
 ) -> Table:
-    """Return the table of several runs, sorted by dataset, noise level, images (most first) and method (as in the paper).
+    """Return a table of runs, sorted by dataset, noise level, images (most first) and method (as in the paper).
 
     Args:
         entries: The runs, as returned by `describe`.
