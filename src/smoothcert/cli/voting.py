@@ -27,8 +27,8 @@ def add_voting_options(
     *,
     n: int,
     selects: bool = False,
-    precision: str = "fp32 on a CPU, bf16 on a GPU",
-    form: str = "folded; compiled for large runs on a GPU",
+    precision: str = "fp32; bf16 on a GPU, except for networks of your own",
+    form: str = "folded, or compiled for large runs on a GPU; plain for networks of your own",
 ) -> None:
     """Add the options of commands that count votes; `selects` adds `--n0`.
 

@@ -5,7 +5,7 @@
 - `bottleneck_convolution` and `pointwise`: voting in bfloat16 with ResNet-50.
 - `resident_stage`: voting in bfloat16 with CIFAR ResNets.
 - `convolution`, `batchnorm` and, built on them, `training_layers`: training of CIFAR ResNets in bfloat16.
-- `resident_attack`: attacks on CIFAR ResNets in bfloat16.
+- `resident_attack`: the attacks in that training.
 
 `resident_stage` and `resident_attack` are written in CUDA C++ that NVRTC compiles (`cuda_source`), and share
 `resident_convolution.cuh`. The others are written in Triton; import them only where it is installed.

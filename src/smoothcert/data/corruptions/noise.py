@@ -17,7 +17,7 @@ Image = NDArray[np.float64]
 
 
 def as_floats(values: ArrayLike) -> Image:
-    """Convert values to a float64 array. Unlike many NumPy functions, this one has a precise return type."""
+    """Convert to a float64 array; used where NumPy's return types are too vague for type checkers."""
     return np.asarray(values, dtype=np.float64)
 
 
