@@ -436,6 +436,13 @@ def test_shards_are_a_partition(parts):
     assert together == list(range(0, 90, 3))
 
 
+def test_class_names_that_are_no_unicode_are_refused(tmp_path):
+    names = np.array([0x110000, 97], np.uint32).view("<U1")
+    np.savez(tmp_path / "a.npz", images=GRAY, labels=GRAY_LABELS, classes=names)
+    with pytest.raises(SmoothcertError, match="is damaged, or contains something other than plain arrays"):
+        smoothcert.load_dataset(tmp_path / "a.npz")
+
+
 def test_class_names_are_complete():
     assert [len(dataset.classes) for dataset in DATASETS.values()] == [10, 10, 10, 10, 100]
 

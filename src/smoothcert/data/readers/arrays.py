@@ -29,12 +29,12 @@ def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     try:
         with np.load(path, allow_pickle=False, max_header_size=_LARGEST_HEADER) as archive:
             images, labels = (_pick(archive, keys, split, path) for keys in (_IMAGE_KEYS, _LABEL_KEYS))
-            classes = _check_names(archive.get("classes", np.empty(0, str)), path)
+            classes = tuple(map(str, _check_names(archive.get("classes", np.empty(0, str)), path)))
     except SmoothcertError:
         raise
     except Exception as error:  # a damaged archive can raise anything; the message may advise unsafe loading
         raise SmoothcertError(f"{path} is damaged, or contains something other than plain arrays.") from error
-    return _as_images(images, path), as_labels(labels, path), tuple(map(str, classes))
+    return _as_images(images, path), as_labels(labels, path), classes
 
 
 def _check_names(names: Any, path: Path) -> Any:
