@@ -5,6 +5,7 @@ import functools
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import smoothcert
 from smoothcert.checkpoints.published import NORMALIZATIONS
@@ -162,12 +163,15 @@ def test_a_failed_capture_restores_the_stream(monkeypatch):
     assert devices == [stream.device] * 2
 
 
-def test_operations_of_a_lenet():
-    convolutions = 20 * 25 * 24**2 + 50 * 20 * 25 * 8**2
-    expected = 2 * (convolutions + 800 * 500 + 500 * 10)
-    lenet = smoothcert.create_model("lenet")
-    assert operations(lenet, (1, 28, 28)) == expected
-    assert operations(smoothcert.Ensemble([lenet, lenet]), (1, 28, 28)) == 2 * expected
+@pytest.mark.parametrize(
+    ("name", "shape"), [("lenet", (1, 28, 28)), ("cifar_resnet8", (3, 32, 32)), ("resnet50", (3, 64, 64))]
+)
+def test_operations_match_torch(name, shape):
+    model = smoothcert.create_model(name, in_channels=shape[0]).eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(torch.zeros(1, *shape))
+    assert operations(model, shape) == counter.get_total_flops()
+    assert operations(smoothcert.Ensemble([model, model]), shape) == 2 * counter.get_total_flops()
 
 
 @pytest.mark.parametrize(

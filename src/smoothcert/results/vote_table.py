@@ -19,7 +19,7 @@ from smoothcert.statistics.bounds import Ints
 _MANY_CLASSES, _LARGEST_TABLE = 1000, 1 << 27
 _NUMBER = rb"\d{1,15}"
 _VOTES = rb"(?:%s:%s(?: %s:%s)*)?" % ((_NUMBER,) * 4)
-_LINE = re.compile(rb"%s\t%s\t%s\n" % (_NUMBER, _VOTES, _VOTES))
+_LINES = re.compile(rb"(?:%s\t%s\t%s\n)*+" % (_NUMBER, _VOTES, _VOTES))
 _SPACES = bytes.maketrans(b":\t\n", b"   ")
 
 
@@ -57,8 +57,12 @@ class VoteTable:
 
     def rows_of(self, idx: Ints) -> Ints:
         """Return the row of each image, -1 for images without votes."""
-        rows = {image: row for row, image in enumerate(self.idx.tolist())}
-        return np.array([rows.get(image, -1) for image in idx.tolist()], dtype=np.int64)
+        if not len(self):
+            return np.full(len(idx), -1)
+        order = np.argsort(self.idx, kind="stable")
+        places = np.searchsorted(self.idx, idx, sorter=order)
+        rows: Ints = order[np.minimum(places, len(order) - 1)]
+        return np.where(self.idx[rows] == idx, rows, -1)
 
     def dense(self, first: int, stop: int, classes: int) -> tuple[Ints, Ints]:
         """Return the selection and estimation votes of rows `first` to `stop - 1`, each as an array [rows, classes]."""
@@ -94,13 +98,11 @@ def read_votes(source: Path) -> VoteTable:
 
 
 def _check_lines(body: bytes, source: Path) -> None:
-    place = 0
-    while place < len(body):
-        match = _LINE.match(body, place)
-        if not match:
-            number, line = 2 + body.count(b"\n", 0, place), body[place : body.find(b"\n", place)]
-            expected = "an image's votes in both stages, as `class:count`"
-            raise SmoothcertError(
-                f"{source}, line {number}: expected {expected}, but got {quote(line.decode(errors='replace'))}."
-            )
-        place = match.end()
+    matched = _LINES.match(body)
+    end = matched.end() if matched else 0
+    if end < len(body):
+        number, line = 2 + body.count(b"\n", 0, end), body[end : body.find(b"\n", end)]
+        expected = "an image's votes in both stages, as `class:count`"
+        raise SmoothcertError(
+            f"{source}, line {number}: expected {expected}, but got {quote(line.decode(errors='replace'))}."
+        )

@@ -59,11 +59,13 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
         raise UsageError(
             f"Expected `successes` to be between 0 and `trials`, and `trials` to be at least 1, but got {got}."
         )
-    bound = np.ones(k.shape)
-    some, all_ = (k > 0) & (k < n), k == n
-    bound[some] = _inverse_tail(n[some] - k[some], k[some], alpha)
-    bound[all_] = -np.expm1(np.log(alpha) / n[all_])
-    return bound
+    pairs, places = np.unique(k + 1j * n, return_inverse=True)  # many inputs have the same counts
+    successes, trials = pairs.real, pairs.imag
+    bound = np.ones(len(pairs))
+    some, all_ = (successes > 0) & (successes < trials), successes == trials
+    bound[some] = _inverse_tail(trials[some] - successes[some], successes[some], alpha)
+    bound[all_] = -np.expm1(np.log(alpha) / trials[all_])
+    return bound[places].reshape(k.shape)
 
 
 def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:

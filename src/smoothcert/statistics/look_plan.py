@@ -50,9 +50,7 @@ class Plan:
 
     def failure(self, successes: ArrayLike, look: int) -> Floats:
         """Return the upper bound on the failure probability from the successes at one look (counted from 0)."""
-        counts, places = np.unique(successes, return_inverse=True)  # many inputs have the same count
-        bounds = failure_upper_bound(counts, self.looks[look], self.alphas[look])
-        return bounds[places].reshape(np.shape(successes))
+        return failure_upper_bound(successes, self.looks[look], self.alphas[look])
 
     def best_failure(self, successes: ArrayLike, look: int) -> Floats:
         """Return the bound that the last look would give if all samples after this look succeeded."""
