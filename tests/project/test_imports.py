@@ -14,6 +14,7 @@ class Guard:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ABSENT:
             raise ImportError(f"{name} is not installed")
+        assert name != "triton", "kernels alone import Triton, where a CUDA device will run it"
 
 sys.meta_path.insert(0, Guard())
 import torch, smoothcert
