@@ -41,7 +41,7 @@ class CommandInputs:
 
 
 def load_inputs(args: argparse.Namespace) -> CommandInputs:
-    """Check options that no command has checked yet, then load the checkpoint and the datasets."""
+    """Check sigma, seed, batch and choice of model, then load the checkpoint and the datasets."""
     from smoothcert.checkpoints.checkpoint import load_checkpoint
     from smoothcert.checkpoints.combine import combine_checkpoints
     from smoothcert.checkpoints.pretrained import pretrained_path

@@ -50,7 +50,7 @@ class SmoothAdv(NoiseSplitMethod):
         """Return the inputs after T attack steps.
 
         Each step clamps images to [0, 1], then projects the inputs onto the ball. If the gradient of an image is
-        exactly 0 (a saturated softmax), the step moves along unnormalized noise instead.
+        exactly 0 (a saturated softmax), the step takes an unnormalized random direction.
         """
         delta = torch.zeros_like(x)
         with frozen(model):

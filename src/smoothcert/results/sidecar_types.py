@@ -96,7 +96,7 @@ class Settings(TypedDict, total=False):
 
 
 class Segment(TypedDict, total=False):
-    """One start or resumption of a run: its device, versions, time and kernel, and the model if it is a function."""
+    """One start or resumption of a run: device, versions, time, kernel, and model code if no `model` was given."""
 
     first_row: Index
     first_look: Index

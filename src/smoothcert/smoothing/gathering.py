@@ -67,7 +67,7 @@ class Gathering:
         self._count = int(keep.sum())
 
     def _scores(self, inputs: Tensor, totals: Tensor, rows: Tensor) -> Tensor:
-        """Return the scores of inputs, each in its own row of a micro-batch; zeros fill the other rows."""
+        """Score inputs, each in its own row of a zero-filled micro-batch, and return only their scores."""
         batch, sums = (values.new_zeros(self._micro_batch, *values.shape[1:]) for values in (inputs, totals))
         batch[rows], sums[rows] = inputs, totals
         return self._ensemble.rest(batch, sums)[rows]

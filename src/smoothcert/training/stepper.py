@@ -149,8 +149,9 @@ class Stepper:
     def _sum_over_ranks(self, values: Tensor, share: BatchShare) -> None:
         """Combine gradients, watched values and buffers of the ranks, in one exchange per dtype.
 
-        If a network skips layers at random, ranks may use different parameters. A parameter has a zero gradient on
-        ranks that did not use it. If no rank did, it has none, so that the optimizer skips it, as in a single process.
+        If a network skips layers at random, ranks may use different parameters. Ranks that did not use a
+        parameter add a zero gradient. If no rank did, the gradient is None, so that the optimizer skips it, as in a
+        single process.
         Only to find such parameters does a step read values back to the host.
         """
         if self.ranks.size == 1:
