@@ -194,7 +194,7 @@ def _describe(
 
 
 def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the base classifier for the sidecar. Without a `sha256`, fingerprint a module."""
+    """Describe the base classifier in the sidecar: `given`, with a fingerprint if it has no `sha256`."""
     if "sha256" in given or not isinstance(model, nn.Module):
         return dict(given)
     if isinstance(model, Ensemble):

@@ -50,7 +50,8 @@ def _add_make(verbs: Any) -> None:
         description="Corrupt the images of a test set: grayscale images as in MNIST-C, color images as in CIFAR-10-C "
         "at five severities. The same seed gives the same images.",
     )
-    make.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., or an .npz file or image folder to corrupt")
+    text = "mnist-c, cifar10-c, ..., or an .npz file or image folder to corrupt"
+    make.add_argument("name", metavar="NAME", help=text)
     text = "corruptions to apply (default: all that count toward the mean accuracy)"
     add_several(make, "--corruption", metavar="TYPE", help=text)
     make.add_argument("--seed", type=int, default=0, help="seed of the corruptions (default: 0)")

@@ -113,7 +113,7 @@ def _chain_kernel(
     height: tl.constexpr, across: tl.constexpr, width: tl.constexpr, wide: tl.constexpr, next_width: tl.constexpr,
     projecting: tl.constexpr, block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, ahead: tl.constexpr,
 ):  # fmt: skip
-    """Compute `chain`; an iteration computes `columns` channels of `out` and their part of the next convolution."""
+    """Compute `chain`. Each iteration computes `columns` channels of `out` and adds their part of the next output."""
     row = tl.program_id(0) * block
     if ahead:
         pixel = row + tl.arange(0, block)

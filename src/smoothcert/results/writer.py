@@ -83,7 +83,7 @@ class ResultWriter(Generic[R]):
             ) from error
 
     def append(self, records: Sequence[R]) -> None:
-        """Write the records of the next images."""
+        """Append records, with their votes."""
         rows, counts = self._files
         try:
             counts.write("".join(record.count_row() for record in records))

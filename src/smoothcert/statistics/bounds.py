@@ -267,7 +267,7 @@ def check_sigma(sigma: float) -> None:
 
 
 def check_alpha(alpha: float, name: str = "alpha") -> None:
-    """Raise UsageError if `alpha` is not strictly between 0 and 1; the message calls it `name`."""
+    """Raise UsageError if `alpha` is not strictly between 0 and 1; `name` is its name in the message."""
     if not 0 < _as_float(alpha) < 1:
         raise UsageError(f"Expected `{name}` to be between 0 and 1, exclusive, but got {quote(alpha)}.")
 

@@ -49,7 +49,7 @@ class Plan:
         return Plan(self.looks, tuple(share * (alpha / self.alpha) for share in self.alphas), alpha)
 
     def failure(self, successes: ArrayLike, look: int) -> Floats:
-        """Return the upper bound on the failure probability from the successes at one look (counted from 0)."""
+        """Return the upper bound on the failure probability, given the successes up to one look (counted from 0)."""
         return failure_upper_bound(successes, self.looks[look], self.alphas[look])
 
     def best_failure(self, successes: ArrayLike, look: int) -> Floats:

@@ -63,7 +63,7 @@ def robust_radius(radius: CertifiedRows, correct: ArrayLike | None = None) -> Fl
     """Return each image's contribution to the ACR: its radius, or 0 if the prediction is wrong.
 
     Args:
-        radius: Certified radii, [images]; or the return value of `read_results` or `certify_dataset`, alone.
+        radius: Certified radii, [images]; or only the return value of `read_results` or `certify_dataset`.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -81,7 +81,7 @@ def average_certified_radius(radius: CertifiedRows, correct: ArrayLike | None = 
     """Return the average certified radius, ACR (Zhai et al., 2020).
 
     Args:
-        radius: Certified radii, [images]; or the return value of `read_results` or `certify_dataset`, alone.
+        radius: Certified radii, [images]; or only the return value of `read_results` or `certify_dataset`.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -98,7 +98,7 @@ def certified_accuracy(radius: CertifiedRows, correct: ArrayLike | None = None, 
     """Return the share of images classified correctly with a radius of at least `at`.
 
     Args:
-        radius: Certified radii, [images]; or the return value of `read_results` or `certify_dataset`, alone.
+        radius: Certified radii, [images]; or only the return value of `read_results` or `certify_dataset`.
         correct: True where the certified class is the label, [images].
         at: One or more radii.
 

@@ -33,7 +33,7 @@ def _field(default: Any, help: str, *checks: _Check) -> Any:
 
 
 def _choice(names: tuple[str, ...], help: str) -> Any:
-    """Return a field that takes one of these names, by default the first."""
+    """Declare a field whose value is one of `names`; the default is the first."""
     return _field(names[0], help, (lambda value: value in names, f"be one of {', '.join(names)}"))
 
 

@@ -59,7 +59,7 @@ def _cascade(cascade: Mapping[str, Any]) -> str:
 
 
 def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> None:
-    """Raise if the entries cannot share a table, or not one with the paper's numbers; rows state their protocol."""
+    """Raise if norms differ, or if rows lack the l2 norm for `linf` or the published protocol for `paper`."""
     norms = {entry.settings.get("norm", "l2") for entry in entries}
     if len(norms) > 1:
         raise UsageError(f"Radii in {' and '.join(sorted(norms))} cannot be in one table; report each norm separately.")
